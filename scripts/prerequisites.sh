@@ -1,6 +1,7 @@
 #!/bin/sh
 # Make sure of the programs that the tests run beside Python: Java 17 or newer, Maven, kcat, and on Linux ip for network
-# faults, strace to count system calls, and a Kerberos (a KDC, kinit, and what the package gssapi is built with).
+# faults, strace to count system calls, Prometheus to read metrics, a Kerberos (a KDC, kinit, and what the package
+# gssapi is built with), and a Chromium with its driver, which looks at the console.
 # What is missing is installed where that needs no question (root with apt-get, or Homebrew);
 # elsewhere it is named, with the command to type.
 set -eu
@@ -28,8 +29,11 @@ missing() {
     [ "${release:-0}" -ge 17 ] || printf 'java '
     command -v mvn >/dev/null || printf 'mvn '
     command -v kcat >/dev/null || printf 'kcat '
+    [ "$(uname)" != Linux ] || command -v chromium >/dev/null || command -v google-chrome >/dev/null || printf 'chromium '
+    [ "$(uname)" != Linux ] || command -v chromedriver >/dev/null || printf 'chromedriver '
     [ "$(uname)" != Linux ] || command -v ip >/dev/null || printf 'ip '
     [ "$(uname)" != Linux ] || command -v strace >/dev/null || printf 'strace '
+    [ "$(uname)" != Linux ] || command -v promtool >/dev/null || printf 'promtool '
     [ "$(uname)" != Linux ] || kerberos
 }
 
@@ -42,6 +46,11 @@ package() {
         *-mvn) echo maven ;;
         *-kcat) echo kcat ;;
         *-strace) echo strace ;;
+        *-chromium) echo chromium ;;
+        apt-chromedriver) echo chromium-driver ;;
+        *-chromedriver) echo chromedriver ;;
+        apt-promtool) echo prometheus ;;
+        *-promtool) echo golang-github-prometheus ;;
         apt-krb5kdc) echo krb5-kdc ;;
         apt-kadmin.local) echo krb5-admin-server ;;
         apt-kinit) echo krb5-user ;;
@@ -100,6 +109,6 @@ fi
 
 wanted=$(missing)
 [ -n "$wanted" ] || exit 0
-echo "The tests need what this machine lacks: ${wanted}(Java 17 or newer, Maven, kcat, ip, strace, Kerberos)." >&2
+echo "The tests need what this machine lacks: ${wanted}(Java 17 or newer, Maven, kcat, ip, strace, Prometheus, Kerberos, Chromium)." >&2
 echo "Type: ${advice:-install $wanted by hand}" >&2
 exit 1

@@ -9,11 +9,18 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support import processes
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+
+    from xdist.remote import Producer
+
+ONE_WORKER = ("tests/console/",)  # one cluster, one console and one browser for all of them
+settings.register_profile("barnabas", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.load_profile("barnabas")  # no deadline and no pace, because a busy machine is not a failure
 
 
 def pytest_configure() -> None:
@@ -51,3 +58,18 @@ def pytest_runtest_makereport(
     if report.failed:
         report.sections.extend((f"{child.name}, {child.log}", child.tail()) for child in processes.running)
     return report
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> object | None:
+    """With `--dist loadfile`, folders whose tests share what is slow to start go to one worker as a whole."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class LoadFolderScheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return next((folder for folder in ONE_WORKER if file.startswith(folder)), file)
+
+    return LoadFolderScheduling(config, log)

@@ -1,27 +1,47 @@
-"""`barnabas start --brokers N`: a cluster of processes on one host."""
+"""`barnabas start --brokers N`: a cluster of processes on one host, restarted broker by broker."""
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import socket
+import subprocess
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from barnabas.cli.start.service import is_running, read_pid
+from barnabas.cli.start.several import starter
+from barnabas.clients import Producer
 from tests.support.processes import Process, free_port
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+READY = r"^Barnabas \S+: {} brokers are ready on (\S+); data in .*; started in [0-9.]+ s$"
+
+
+@contextmanager
+def started(folder: Path, brokers: str, *more: str) -> Iterator[tuple[Process, str]]:
+    """A cluster that is ready, and the addresses that its one line tells."""
+    words = [sys.executable, "-m", "barnabas.cli.main", "start", "--brokers", brokers]
+    words += ["--listen", f"127.0.0.1:{free_port(3)}", "--data", str(folder / "data"), *more]
+    with Process("brokers", words, folder / "brokers.log") as process:
+        count = len(os.sched_getaffinity(0)) if brokers == "auto" else brokers
+        line = READY.format(count).replace(r"(\S+)", r"((?:\S+, )*\S+)")
+        found = wait_until(lambda: re.search(line, process.output(), re.MULTILINE), "the brokers to be ready")
+        yield process, found[1].replace(" ", "")
 
 
 def test_three_brokers_start_together_and_stop_together(tmp_path: Path) -> None:
-    port = free_port(3)
-    words = [sys.executable, "-m", "barnabas.cli.main", "start", "--brokers", "3"]
-    words += ["--listen", f"127.0.0.1:{port}", "--data", str(tmp_path / "data")]
-    with Process("three brokers", words, tmp_path / "brokers.log") as brokers:
-        wait_until(lambda: len(re.findall(r"is ready on", brokers.output())) == 3, "three brokers to be ready")
-        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
+    with started(tmp_path, "3") as (brokers, servers):
+        assert brokers.output().count("ready on") == 1
+        admin = AdminClient({"bootstrap.servers": servers})
         wait_until(lambda: len(admin.list_topics(timeout=30).brokers) == 3, "three brokers to be known")
         admin.create_topics([NewTopic("t", 3, 3)])["t"].result(30)
 
@@ -29,5 +49,55 @@ def test_three_brokers_start_together_and_stop_together(tmp_path: Path) -> None:
             return {each.leader for each in admin.list_topics("t", timeout=30).topics["t"].partitions.values()}
 
         wait_until(lambda: leaders() == {0, 1, 2}, "each broker to lead a partition")
+        assert re.search(r"^\[2\] \S+ \S+ INFO", brokers.output(), re.MULTILINE), "each has a prefix of its own"
         assert brokers.stop() == 0
     assert {folder.name for folder in (tmp_path / "data").iterdir()} >= {"0", "1", "2", "metadata"}
+
+
+def test_there_is_a_broker_for_each_core_and_the_host_is_their_rack(tmp_path: Path) -> None:
+    with started(tmp_path, "auto", "--first-id", "7") as (_, servers):
+        admin = AdminClient({"bootstrap.servers": servers})
+        nodes = admin.describe_cluster(request_timeout=30).result().nodes
+        assert {node.id for node in nodes} == {7 + number for number in range(len(os.sched_getaffinity(0)))}
+        assert {node.rack for node in nodes} == {socket.gethostname()}
+
+
+def test_brokers_are_restarted_one_after_the_other_while_clients_go_on(tmp_path: Path) -> None:
+    with started(tmp_path, "2") as (brokers, servers):
+        admin = AdminClient({"bootstrap.servers": servers})
+        admin.create_topics([NewTopic("t", 4, 2)])["t"].result(30)
+        folders = [tmp_path / "data" / number for number in ("0", "1")]
+        before = [read_pid(folder) for folder in folders]
+        assert starter(tmp_path / "data") == brokers.pid
+        with Producer(servers) as producer:
+            sent = [producer.send("t", "before", partition=number % 4) for number in range(8)]
+            os.kill(brokers.pid, signal.SIGHUP)
+            while "All brokers were restarted." not in brokers.output():
+                sent += [producer.send("t", "meanwhile", partition=number) for number in range(4)]
+                producer.flush()
+        assert all(each.result(30).offset >= 0 for each in sent)
+        now = [read_pid(folder) for folder in folders]
+        assert all(map(is_running, folders))
+        assert not set(before) & set(now)
+        assert [line for line in brokers.output().splitlines() if line.startswith("Restarting")] == [
+            "Restarting broker 0 (1 of 2).",
+            "Restarting broker 1 (2 of 2).",
+        ]
+        os.kill(brokers.pid, signal.SIGHUP)
+        wait_until(lambda: brokers.output().count("Restarting broker 0") == 2, "the second restart")
+        words = [sys.executable, "-m", "barnabas.cli.main", "stop", "--data", str(tmp_path / "data")]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+        assert done.stdout == f"Stopped the brokers in {tmp_path / 'data'} (process {brokers.pid}).\n", done.stderr
+        assert brokers.wait() == 0
+        assert not any(map(is_running, folders)), "what was stopped in a restart does not come back"
+
+
+def test_brokers_stop_cleanly_when_the_command_that_started_them_is_killed(tmp_path: Path) -> None:
+    folders = [tmp_path / "data" / number for number in ("0", "1")]
+    with started(tmp_path, "2") as (brokers, _):
+        assert all(map(is_running, folders))
+        brokers.kill()
+        wait_until(lambda: not any(map(is_running, folders)), "the brokers to stop")
+        assert brokers.output().count("The command that started this broker has ended.") == 2
+        assert starter(tmp_path / "data") is None
+    assert all((folder / ".kafka_cleanshutdown").exists() for folder in folders)

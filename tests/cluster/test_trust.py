@@ -9,7 +9,8 @@ import pytest
 from kio.static.primitive import i8, i32, i64
 
 from barnabas.metadata.stores.sqlite import SqliteStore
-from barnabas.metadata.znodes import BrokerNode, ControllerEpochNode, DeletedTopicsNode
+from barnabas.metadata.topic_znodes import DeletedTopicsNode
+from barnabas.metadata.znodes import BrokerNode, ControllerEpochNode
 from barnabas.model.errors import ErrorCode
 from barnabas.protocol.messages import inter_broker
 from tests.support.broker_handshake import introduce, tell

@@ -162,6 +162,23 @@ def test_a_sync_that_finds_no_room_is_not_forgiven(
     assert manager.failed_directories
 
 
+def test_a_disk_that_has_room_and_does_not_sync_is_not_used_again(
+    tmp_path: Path, files: FaultyFiles, manager: StepManager, log: Log
+) -> None:
+    files.room = 0
+    with pytest.raises(StorageFailed, match="No space left"):
+        append(log, batch())
+    clock = log.store.clock
+    assert isinstance(clock, ManualClock)
+    files.room, files.failing_syncs = None, True
+    clock.advance(60_000)
+    assert manager.try_failed_directories() == []
+    files.failing_syncs = False
+    clock.advance(60_000)
+    assert manager.try_failed_directories() == []
+    assert list(manager.failed_directories) == [tmp_path]
+
+
 def test_what_a_topic_left_on_a_failed_disk_is_not_taken_for_the_next_of_that_name(
     tmp_path: Path, files: FaultyFiles, manager: StepManager, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:

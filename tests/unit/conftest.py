@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
-from tests.support.memory import parent_in_memory
+from tests.support.memory import keep_tmp_path_in_memory
 
 
 def pytest_configure() -> None:
-    """Have `tmp_path` made in memory, unless whoever runs the tests says where (pytest reads this variable)."""
-    if memory := parent_in_memory():
-        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
+    """Have `tmp_path` made in memory."""
+    keep_tmp_path_in_memory()

@@ -19,21 +19,24 @@ import resource
 import signal
 import socket
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.broker.assembly import BrokerOptions, assemble, per_address, server_limits
+from barnabas.broker.assembly import BrokerOptions, assemble
 from barnabas.broker.clock import seconds_since_start
 from barnabas.broker.controller import incarnation
 from barnabas.broker.controller.controlled_shutdown import shut_down_controlled
+from barnabas.broker.lifecycle import BrokerState
+from barnabas.broker.serving.limits import per_address, server_limits
 from barnabas.machines.controller.image import Endpoint
 from barnabas.metadata.znodes import Registration
-from barnabas.protocol.faults import SOCKET_VARIABLE
+from barnabas.model.environment import FAULTS_SOCKET
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.broker.metrics.listener import MetricsListener
     from barnabas.broker.settings import Changed
     from barnabas.machines.controller.image import ClusterImage
     from barnabas.model.config.broker import BrokerConfig
@@ -45,11 +48,11 @@ logger = logging.getLogger(__name__)
 
 OPEN_FILES: Final = 10_240
 """What to ask for where no limit is set: macOS grants no more."""
-FEATURES: Final = {"group.version": (0, 1), "share.version": (0, 1), "transaction.version": (0, 2)}
+FEATURES: Final = {"group.version": (0, 1), "share.version": (0, 2), "transaction.version": (0, 2)}
 """Levels that this broker supports of what a cluster agrees on.
 
-group.version 1 is the protocol whose coordinator assigns; share.version 1 are share groups; with transaction.version 2
-each transaction has its epoch.
+group.version 1 is the protocol whose coordinator assigns; share.version 1 are share groups, and 2 their
+dead letters; with transaction.version 2 each transaction has its epoch.
 """
 UNFENCED_SECONDS: Final = 30.0
 """How long a start waits for the controller to unfence this broker."""
@@ -58,8 +61,7 @@ GRACE: Final = 5.0
 """Seconds that requests under way have to finish when the broker stops."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadyInfo:
+class ReadyInfo(NamedTuple):
     """What a broker says of itself when it is ready."""
 
     listeners: tuple[Listener, ...]
@@ -67,6 +69,8 @@ class ReadyInfo:
     summary: str
     seconds: float
     """Since the process began."""
+    metrics_port: int | None = None
+    """Where figures are told, if they are."""
 
 
 class App:
@@ -82,41 +86,68 @@ class App:
         self._assembly = assemble(config, options, on_duplicate)
         self.broker = self._assembly.broker
         self._server: Server | None = None
+        self.state = BrokerState.NOT_RUNNING
+        self._metrics: MetricsListener | None = None
 
     async def start(self) -> ReadyInfo:
         """Bring everything up; raises StartupError or ConfigError when that cannot be."""
         broker, config, assembly = self.broker, self._config, self._assembly
-        self._server = assembly.options.make_server(assembly.serve, server_limits(config), broker.executor)
-        await broker.certificates.load()
-        bound = {
-            each.name: self._server.listen(each.name, each.host, each.port, broker.certificates.listener(each))
-            for each in config.listeners
-        }
-        for listener in config.listeners:
-            if listener.uses_sasl:
-                self._server.greet(listener.name, assembly.logins.begin)
-        self._server.delay_connection = broker.quotas.delay_connection
-        broker.quotas.subscribe(self._server.unmute_all)
+        self.state = BrokerState.STARTING
+        self._server = assembly.options.make_server(
+            assembly.serve, server_limits(config), broker.executor, broker.quotas.delay_connection
+        )
+        if broker.certificates is not None:
+            await broker.certificates.load()
+        metrics_port = await self._start_metrics()
+        bound = self._listen(self._server)
+        broker.quotas.subscribe(self._server.unmute)
         image = await broker.membership.open()
+        self.state = BrokerState.RECOVERY
         await self._load_logs(image)
+        self.state = BrokerState.STARTING
         broker.settings.subscribe(self._on_settings)
-        broker.certificates.start()
+        if broker.certificates is not None:
+            broker.certificates.start()
         assembly.inter_broker.start()
         registration = _registration(config, bound)
         await broker.membership.start(registration, self._take_over(registration), self._server.addresses())
         await broker.replicas.settled()
         assembly.housekeeping.start()
         assembly.cleaning.start()
+        if broker.telemetry is not None:
+            broker.telemetry.start()
         if assembly.faults is not None:
             await assembly.faults.listen(self._server.connections)
         self._server.accept()
+        self.state = BrokerState.RUNNING
         await self._wait_until_unfenced()
         return ReadyInfo(
             tuple(each._replace(port=bound[each.name]) for each in config.listeners),
             config.log_dirs,
             f"{len(image.topics)} topics, {len(broker.logs.logs())} partitions",
             seconds_since_start(),
+            metrics_port,
         )
+
+    def _listen(self, server: Server) -> dict[str, int]:
+        """Open the listeners; gives their ports. Raises StartupError."""
+        certificates, logins = self.broker.certificates, self._assembly.logins
+        bound = {}
+        for each in self._config.listeners:
+            tls = None if certificates is None else certificates.listener(each)
+            bound[each.name] = server.listen(each.name, each.host, each.port, tls)
+            if each.uses_sasl and logins is not None:
+                server.greet(each.name, logins.begin)
+        return bound
+
+    async def _start_metrics(self) -> int | None:
+        """Tell figures and health from now on, where that is wanted; returns the port."""
+        if self._assembly.request_times is None:
+            return None
+        from barnabas.broker.metrics.listener import MetricsListener  # here: most brokers are started without
+
+        self._metrics = MetricsListener(self._assembly, lambda: self.state, lambda: self._server)
+        return await self._metrics.start()
 
     async def _load_logs(self, image: ClusterImage) -> None:
         broker, config = self.broker, self._config
@@ -168,9 +199,13 @@ class App:
         """Take everything down, in an order that loses nothing."""
         broker, assembly = self.broker, self._assembly
         if self._server is not None:
+            self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
             await shut_down_controlled(broker)
+        self.state = BrokerState.SHUTTING_DOWN
         await assembly.housekeeping.stop()
         await assembly.cleaning.stop()
+        if broker.telemetry is not None:
+            await broker.telemetry.stop()
         if assembly.faults is not None:
             await assembly.faults.close()
         if self._server is not None:
@@ -185,10 +220,14 @@ class App:
         await broker.groups.runtime.loaded()
         await broker.share_coordinators.runtime.loaded()
         await broker.replicas.settled()
-        await broker.certificates.stop()
+        if broker.certificates is not None:
+            await broker.certificates.stop()
         await assembly.inter_broker.stop()
         await broker.membership.stop()
         await asyncio.to_thread(broker.logs.close)
+        if self._metrics is not None:
+            await self._metrics.stop()
+        self.state = BrokerState.NOT_RUNNING
         broker.validation_pool.close()
         broker.executor.shutdown()
 
@@ -222,7 +261,7 @@ def run(config: BrokerConfig, on_ready: Callable[[ReadyInfo], None], options: Br
 
 def _faults_socket() -> Path | None:
     """Where faults can be set, if whoever started this broker wants to."""
-    path = os.environ.pop(SOCKET_VARIABLE, "")
+    path = os.environ.pop(FAULTS_SOCKET, "")
     return Path(path) if path else None
 
 

@@ -12,15 +12,13 @@ runs the loop chooses it.
 from __future__ import annotations
 
 import asyncio
-import logging
-import resource
-import secrets
-import socket
+import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from barnabas.broker import optional_parts
 from barnabas.broker.cleaner_threads import CleanerThreads
 from barnabas.broker.clock import SystemClock
 from barnabas.broker.context import BrokerContext
@@ -45,12 +43,8 @@ from barnabas.broker.replication.isr_manager import IsrManager
 from barnabas.broker.replication.replicas import ReplicaManager
 from barnabas.broker.replication.strays import Strays
 from barnabas.broker.replication.throttle import ReplicationThrottle
-from barnabas.broker.security.delegation_tokens import DelegationTokens
-from barnabas.broker.security.mechanisms import Mechanisms
 from barnabas.broker.security.quotas import ClientQuotas
-from barnabas.broker.serving.certificates import Certificates
 from barnabas.broker.serving.dispatch import Dispatcher
-from barnabas.broker.serving.login import Logins
 from barnabas.broker.serving.validation_pool import THREADS, ValidationPool
 from barnabas.broker.settings import Settings
 from barnabas.broker.shares.partitions import SharePartitions
@@ -59,21 +53,16 @@ from barnabas.machines.controller.topics import TopicDefaults
 from barnabas.machines.fetch_session import FetchSessionCache
 from barnabas.metadata.images.cache import MetadataCache
 from barnabas.metadata.stores.sqlite import SqliteStore, files_of
-from barnabas.model.config.authorizer import has_authorizer, super_users
-from barnabas.model.config.broker import BrokerConfig, parse_connection_overrides
-from barnabas.model.config.zookeeper_tls import zookeeper_tls
 from barnabas.model.errors import StartupError
 from barnabas.model.log_config import UNLIMITED, LogConfig
 from barnabas.model.remedies import Remedy, RemedyKind
-from barnabas.net.admission import ConnectionLimits, ListenerLimits, listener_limit
 from barnabas.net.channel import Channel
-from barnabas.net.contexts import ClientContexts
-from barnabas.net.server import Limits, Server
+from barnabas.net.server import Server
 from barnabas.storage.files import FileSystem
 from barnabas.storage.manager import LogManager
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine
     from concurrent.futures import Executor
     from pathlib import Path
     from typing import Any
@@ -81,23 +70,19 @@ if TYPE_CHECKING:
 
     from barnabas.broker.controller.connection_probe import OpenConnection
     from barnabas.broker.controller.peers import MakeChannel
-    from barnabas.broker.coordinators.share_persister import CoordinatorPersister
     from barnabas.broker.faults import FaultInjection
     from barnabas.broker.faults.interceptor import Serve
-    from barnabas.broker.permissions.access import Permissions
-    from barnabas.broker.permissions.following import AclFollower
+    from barnabas.broker.metrics.requests import RequestTimes
+    from barnabas.broker.security.host_lookups import HostLookups
+    from barnabas.broker.serving.login import Logins
     from barnabas.metadata.stores.store import MetadataStore
     from barnabas.model.clock import Clock
-    from barnabas.model.config.per_listener import ListenerValues
+    from barnabas.model.config.broker import BrokerConfig
     from barnabas.model.config.values import Values
-    from barnabas.net.channel import Ask
-
-logger = logging.getLogger(__name__)
+    from barnabas.net.server import DelayConnection, Limits
 
 SESSION_EVICTION_MS: Final = 120_000
 """How long a fetch session is safe from eviction; fixed in Kafka too."""
-CONNECTIONS_SHARE: Final = 0.7
-"""Of the limit of open files; the rest is for logs and for the broker itself."""
 SETTLING: Final = 2.0
 """Seconds after which a ZooKeeper has noticed that a session timed out."""
 
@@ -113,6 +98,8 @@ def open_store(config: BrokerConfig) -> MetadataStore:
             "use the file, start without zookeeper.connect"
         ).with_remedy(Remedy(RemedyKind.UNSET_CONFIG, "zookeeper.connect"))
     from barnabas.metadata.stores.zookeeper import Login, ZooKeeperStore
+    from barnabas.model.config.zookeeper_tls import zookeeper_tls
+    from barnabas.net.contexts import ClientContexts
 
     username = config.text_or_none("zookeeper.auth.username")
     password = config.text_or_none("zookeeper.auth.password")
@@ -136,7 +123,7 @@ def _run_on_uvloop(main: Coroutine[Any, Any, None]) -> None:
 
 
 def _new_fetch_session_id() -> int:
-    return secrets.randbelow(2**31 - 1) + 1
+    return int.from_bytes(os.urandom(8), "big") % (2**31 - 1) + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,9 +135,12 @@ class BrokerOptions:
     """Everything below log.dirs goes through it."""
     open_store: Callable[[BrokerConfig], MetadataStore] = open_store
     """Makes the metadata store of each session."""
+    make_logs: Callable[..., LogManager] = LogManager
+    make_replicas: type[ReplicaManager] = ReplicaManager
+    make_shares: type[SharePartitions] = SharePartitions
     make_executor: Callable[[int, str], Executor] = ThreadPoolExecutor
     """Makes the pools of threads, for the disk, for logs and for opening batches: so many threads, with this name."""
-    make_server: Callable[[Serve, Limits, Executor], Server] = Server
+    make_server: Callable[[Serve, Limits, Executor, DelayConnection], Server] = Server
     """Makes what clients and other brokers connect to."""
     make_channel: MakeChannel = Channel
     """Makes a connection to another broker."""
@@ -158,6 +148,8 @@ class BrokerOptions:
     """Opens the connections that show whether another broker is up."""
     run_event_loop: Callable[[Coroutine[Any, Any, None]], None] = _run_on_uvloop
     """Runs the whole broker (`app.run`); brokers that share a process have one loop instead."""
+    host_lookups: HostLookups | None = None
+    """Finds the addresses of hosts that quotas name; made when the first does."""
     make_id: Callable[[], UUID] = new_id
     """Makes ids of topics and clusters."""
     make_fetch_session_id: Callable[[], int] = _new_fetch_session_id
@@ -165,19 +157,20 @@ class BrokerOptions:
     """Where a test sets faults (`broker/faults`)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assembly:
+class Assembly(NamedTuple):
     """A broker that is put together and not started."""
 
     broker: BrokerContext
     inter_broker: InterBrokerWork
     dispatcher: Dispatcher
-    logins: Logins
+    logins: Logins | None
     housekeeping: Housekeeping
     cleaning: CleanerThreads
     faults: FaultInjection | None
     serve: Serve
-    """What serves requests: the dispatcher, or the faults that a test has put before it."""
+    """What serves requests: the dispatcher, or what was put before it, to watch requests or to let them fail."""
+    request_times: RequestTimes | None
+    """How long requests take, where there is a metrics listener."""
     options: BrokerOptions
 
 
@@ -190,7 +183,7 @@ def assemble(
     executor = options.make_executor(number("num.io.threads"), "disk")
     metadata = MetadataCache()
     settings = Settings(config, metadata)  # first of all subscribers: the others find new values there
-    logs = LogManager(
+    logs = options.make_logs(
         config.log_dirs,
         clock=clock,
         default_config=LogConfig(retention_ms=UNLIMITED),  # for logs that belong to no topic: they are left alone
@@ -199,12 +192,14 @@ def assemble(
         producer_id_expiration_ms=number("producer.id.expiration.ms"),
         make_executor=options.make_executor,
     )
-    certificates = Certificates(settings)
-    probe = ConnectionProbe(options.open_connection, certificates.client)
-    handshake = BrokerHandshake(broker_id, metadata, lambda: membership.secret, _broker_login(settings))
-    peers = Peers(broker_id, metadata, settings, handshake, certificates.client, options.make_channel)
-    permissions = _permissions(config, clock)
-    acls = _acl_follower(permissions)
+    certificates = optional_parts.certificates(settings)
+    client_tls = _no_tls if certificates is None else certificates.client
+    probe = ConnectionProbe(options.open_connection)
+    broker_login = optional_parts.broker_login(settings, clock)
+    handshake = BrokerHandshake(broker_id, metadata, lambda: membership.secret, broker_login)
+    peers = Peers(broker_id, metadata, settings, handshake, client_tls, options.make_channel)
+    permissions = optional_parts.permissions(config, clock)
+    acls = optional_parts.acl_follower(permissions)
     membership = ClusterMembership(
         lambda: options.open_store(config),
         metadata,
@@ -214,7 +209,10 @@ def assemble(
             id_timeout=0.0 if config.zookeeper is None else number("zookeeper.session.timeout.ms") / 1000 + SETTLING,
             on_duplicate=on_duplicate,
             updaters=BrokerUpdaters(
-                broker_id, peers, settings, lambda lost_by, keys: controller.decide(LogDirFailed(lost_by, keys))
+                broker_id,
+                peers,
+                settings,
+                lambda lost_by, keys: controller.decide(LogDirFailed(lost_by, keys)),
             ),
             probe=probe,
             make_id=options.make_id,
@@ -225,7 +223,7 @@ def assemble(
     strays = Strays(
         broker_id, logs, lambda: membership.store, executor, is_controller=lambda: membership.controller.is_active
     )
-    replicas = ReplicaManager(broker_id, logs, settings, metadata, executor, strays)
+    replicas = options.make_replicas(broker_id, logs, settings, metadata, executor, strays)
     link = ControllerLink(broker_id, membership, peers, metadata, settings)
     fetchers = FetcherManager(
         replicas,
@@ -244,8 +242,7 @@ def assemble(
     producer_ids = ProducerIdSource(membership.allocate_producer_ids)
     parts = CoordinatorParts(replicas, metadata, clock, executor)
     groups = GroupCoordinators(parts, settings)
-    quotas = ClientQuotas(settings, clock, executor)
-    tokens = DelegationTokens(settings, lambda: membership.store, clock)
+    quotas = ClientQuotas(settings, clock, options.host_lookups)
     broker = BrokerContext(
         broker_id=broker_id,
         settings=settings,
@@ -267,20 +264,21 @@ def assemble(
             eviction_ms=SESSION_EVICTION_MS,
             new_id=options.make_fetch_session_id,
         ),
-        tokens=tokens,
+        tokens=optional_parts.delegation_tokens(settings, membership, clock),
         quotas=quotas,
         groups=groups,
         transactions=TransactionCoordinators(
             broker_id, parts, settings, groups=groups, peers=peers, producer_ids=producer_ids
         ),
         share_coordinators=ShareCoordinators(parts, settings),
-        shares=SharePartitions(lambda: broker),
+        shares=options.make_shares(lambda: broker),
         executor=executor,
         validation_pool=ValidationPool(_waiting_bytes(config), options.make_executor(THREADS, "records")),
         permissions=permissions,
         acls=acls,
+        telemetry=optional_parts.telemetry(settings),
     )
-    groups.keep_states_by(partial(_persister, broker))
+    groups.keep_states_by(partial(optional_parts.share_persister, broker))
     replicas.attach(fetchers, isr_manager)
     membership.fence.subscribe(replicas)
     replicas.on_failure(membership.fence.part_failed)
@@ -290,8 +288,10 @@ def assemble(
         metadata.subscribe(acls.on_change)
     settings.subscribe(replicas.on_settings)
     dispatcher = Dispatcher(broker)
-    faults = _faults(broker, dispatcher, options.faults_socket)
+    faults = optional_parts.fault_injection(broker, dispatcher.serve, options.faults_socket)
     serve = dispatcher.serve if faults is None else faults.serve
+    request_times = optional_parts.request_times(config, clock, serve)
+    serve = serve if request_times is None else request_times.serve
     return Assembly(
         broker=broker,
         inter_broker=InterBrokerWork(
@@ -305,51 +305,18 @@ def assemble(
             strays=strays,
         ),
         dispatcher=dispatcher,
-        logins=Logins(settings, Mechanisms(settings, metadata, lambda: membership.secret, clock, tokens), clock, serve),
+        logins=optional_parts.logins(broker, serve),
         housekeeping=Housekeeping(broker),
         cleaning=CleanerThreads(broker),
         faults=faults,
         serve=serve,
+        request_times=request_times,
         options=options,
     )
 
 
-def _permissions(config: BrokerConfig, clock: Clock) -> Permissions | None:
-    """Who may do what, until the ACLs are read only super users; None without an authorizer. Raises ConfigError."""
-    if not has_authorizer(config):
-        return None
-    from barnabas.broker.permissions.access import Permissions  # here: a broker without an authorizer has none
-    from barnabas.broker.permissions.audit import AuditLog
-    from barnabas.machines.security.authorizer import Authorizer
-
-    rules = Authorizer(super_users=super_users(config), allow_if_no_acl=config.flag("allow.everyone.if.no.acl.found"))
-    return Permissions(rules, AuditLog(clock.monotonic))
-
-
-def _acl_follower(permissions: Permissions | None) -> AclFollower | None:
-    if permissions is None:
-        return None
-    from barnabas.broker.permissions.following import AclFollower
-
-    return AclFollower(permissions)
-
-
-def _broker_login(settings: Settings) -> Callable[[Ask], Awaitable[float | None]] | None:
-    """How this broker logs in to others, if their listener uses SASL."""
-    name = settings.static.inter_broker_listener
-    if not any(listener.name == name and listener.uses_sasl for listener in settings.static.listeners):
-        return None
-    from barnabas.broker.security.broker_login import BrokerLogins  # here: most brokers have no use for it
-
-    return BrokerLogins(settings).log_in
-
-
-def _faults(broker: BrokerContext, dispatcher: Dispatcher, socket: Path | None) -> FaultInjection | None:
-    if socket is None:
-        return None
-    from barnabas.broker.faults import FaultInjection  # here: only a broker for tests has faults
-
-    return FaultInjection(broker, dispatcher.serve, socket)
+def _no_tls() -> None:
+    """The context of connections to other brokers, which talk without TLS."""
 
 
 def _topic_defaults(config: BrokerConfig) -> TopicDefaults:
@@ -360,68 +327,7 @@ def _topic_defaults(config: BrokerConfig) -> TopicDefaults:
     )
 
 
-def _persister(broker: BrokerContext) -> CoordinatorPersister:
-    """Where the states of share partitions are kept; its messages are loaded with the first of them."""
-    from barnabas.broker.coordinators.share_persister import CoordinatorPersister
-
-    return CoordinatorPersister(broker)
-
-
 def _waiting_bytes(values: Values) -> int:
     """The most bytes of requests that wait for their batches to be opened."""
     set_by_user = values.number("queued.max.request.bytes")
     return set_by_user if set_by_user > 0 else 2 * values.number("socket.request.max.bytes")
-
-
-def server_limits(settings: BrokerConfig | Settings) -> Limits:
-    """What the settings allow connections, and no more connections than there are descriptors for."""
-    number = settings.number
-    return Limits(
-        request_max_bytes=number("socket.request.max.bytes"),
-        queued_max_request_bytes=number("queued.max.request.bytes"),
-        send_buffer_bytes=number("socket.send.buffer.bytes"),
-        receive_buffer_bytes=number("socket.receive.buffer.bytes"),
-        listen_backlog=number("socket.listen.backlog.size"),
-        connections=_connection_limits(settings),
-        idle_ms=number("connections.max.idle.ms"),
-    )
-
-
-def _connection_limits(settings: BrokerConfig | Settings) -> ConnectionLimits:
-    number = settings.number
-    static = settings if isinstance(settings, BrokerConfig) else settings.static
-    descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    most = number("max.connections")
-    if descriptors != resource.RLIM_INFINITY:
-        most = min(most, int(descriptors * CONNECTIONS_SHARE))
-    return ConnectionLimits(
-        max_connections=most,
-        max_connections_per_ip=number("max.connections.per.ip"),
-        per_ip_overrides=per_address(settings.text("max.connections.per.ip.overrides")),
-        creation_rate=number("max.connection.creation.rate"),
-        listeners={each.name: _listener_limits(settings.of_listener(each.name)) for each in static.listeners},
-        inter_broker_listener=static.inter_broker_listener if len(static.listeners) > 1 else None,
-    )
-
-
-def _listener_limits(values: ListenerValues) -> ListenerLimits:
-    return ListenerLimits(
-        max_connections=listener_limit(values.own_value("max.connections")),
-        creation_rate=listener_limit(values.own_value("max.connection.creation.rate")),
-    )
-
-
-@lru_cache(maxsize=8)
-def per_address(overrides: str) -> Mapping[str, int]:
-    """max.connections.per.ip.overrides by address; asks for the addresses of hosts, which may take a while."""
-    limits: dict[str, int] = {}
-    for host, most in parse_connection_overrides(overrides).items():
-        try:
-            found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        except OSError as error:
-            logger.warning(
-                "Host %s of max.connections.per.ip.overrides is ignored, since its address is unknown: %s.", host, error
-            )
-            continue
-        limits.update((str(address[0]), most) for *_, address in found)
-    return limits

@@ -31,6 +31,8 @@ class CleanerThreads:
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
         self._threads: list[CleanerThread] = []
+        self._leaving: list[CleanerThread] = []
+        """Threads that log.cleaner.threads has no room for any more, and that may not have ended yet."""
         self._manager: CleanerManager | None = None
         self._lock = threading.Lock()
 
@@ -44,11 +46,11 @@ class CleanerThreads:
         self._resize()
 
     async def stop(self) -> None:
-        """Stop the threads; what they are cleaning is broken off."""
+        """Stop the threads and wait for their end; what they are cleaning is broken off."""
         threads, self._threads = self._threads, []
         for thread in threads:
             thread.stop()
-        for thread in threads:
+        for thread in (*threads, *self._leaving):
             await asyncio.to_thread(thread.join)
 
     def manager(self) -> CleanerManager:
@@ -59,6 +61,16 @@ class CleanerThreads:
 
                 self._manager = CleanerManager(self._broker.logs, self._broker.clock)
             return self._manager
+
+    @property
+    def active_manager(self) -> CleanerManager | None:
+        """What the threads share, if they have looked for work already."""
+        return self._manager
+
+    @property
+    def dead_threads(self) -> int:
+        """Threads that have ended although nobody has stopped them."""
+        return sum(not thread.is_alive() for thread in self._threads)
 
     def _on_settings(self, changed: Changed) -> None:
         if "log.cleaner.threads" in changed.keys:
@@ -71,6 +83,7 @@ class CleanerThreads:
         wanted = self._broker.settings.number("log.cleaner.threads")
         for thread in self._threads[wanted:]:
             thread.stop()
+        self._leaving = [thread for thread in (*self._leaving, *self._threads[wanted:]) if thread.is_alive()]
         del self._threads[wanted:]
         while len(self._threads) < wanted:
             thread = CleanerThread(self, self._broker.settings, f"barnabas-cleaner-{len(self._threads)}")

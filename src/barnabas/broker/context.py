@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from barnabas.broker.coordinators.producer_ids import ProducerIdSource
     from barnabas.broker.coordinators.shares import ShareCoordinators
     from barnabas.broker.coordinators.transactions import TransactionCoordinators
+    from barnabas.broker.metrics.telemetry import TelemetryReceiver
     from barnabas.broker.permissions.access import Permissions
     from barnabas.broker.permissions.following import AclFollower
     from barnabas.broker.replication.replicas import ReplicaManager
@@ -57,9 +58,11 @@ class BrokerContext:
     leader_throttle: ReplicationThrottle
     """Of what this broker sends to followers."""
     fetch_sessions: FetchSessionCache
-    certificates: Certificates
+    certificates: Certificates | None
+    """None without a listener with TLS."""
     producer_ids: ProducerIdSource
-    tokens: DelegationTokens
+    tokens: DelegationTokens | None
+    """None without delegation.token.secret.key."""
     quotas: ClientQuotas
     """How much clients may use, and what they have used lately."""
     groups: GroupCoordinators
@@ -75,4 +78,6 @@ class BrokerContext:
     """What callers may do; None where everybody may do everything, because there is no authorizer."""
     acls: AclFollower | None = None
     """Brings the ACLs from the metadata tree to `permissions`."""
+    telemetry: TelemetryReceiver | None = None
+    """Takes metrics of clients; None where nobody wants them."""
     long_answers: LongAnswers = field(default_factory=LongAnswers)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.broker.context import BrokerContext
+    from barnabas.broker.security.delegation_tokens import DelegationTokens
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +46,8 @@ class Housekeeping:
         """Start all tasks."""
         for task in self._scheduled():
             self._tasks.spawn(self._repeat(task), task.name)
-        self._tasks.spawn(self._remove_expired_tokens(), "delegation tokens")
+        if self._broker.tokens is not None:
+            self._tasks.spawn(self._remove_expired_tokens(self._broker.tokens), "delegation tokens")
 
     async def stop(self) -> None:
         """Stop them, and wait for those that are running in threads."""
@@ -77,15 +79,15 @@ class Housekeeping:
             ScheduledTask("delete files", lambda: DELETE_EVERY_MS, lambda: logs.delete_due(clock.now_ms())),
         ]
 
-    async def _remove_expired_tokens(self) -> None:
+    async def _remove_expired_tokens(self, tokens: DelegationTokens) -> None:
         """While this broker is the controller, remove delegation tokens that expired. It waits for no disk."""
         broker = self._broker
         while True:
             every_ms = broker.settings.number("delegation.token.expiry.check.interval.ms")
             await asyncio.sleep(min(every_ms, LONGEST_WAIT_MS) / 1000)
-            if broker.tokens.is_enabled and broker.controller.is_active:
+            if broker.controller.is_active:
                 try:
-                    await broker.tokens.remove_expired()
+                    await tokens.remove_expired()
                 except BarnabasError as error:
                     logger.warning("Expired delegation tokens stay until the next time: %s", error)
 

@@ -14,14 +14,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.broker.security.password_encoder import CannotDecrypt, PasswordEncoder
 from barnabas.machines.controller.image import ALL_BROKERS, ConfigResource
-from barnabas.model.config.broker import check_together
+from barnabas.model.config.broker import check_logins, check_together
 from barnabas.model.config.definition import Mode, Support, Value
 from barnabas.model.config.keys.all_keys import BROKER_KEYS, TOPIC_KEYS, of_one_listener
 from barnabas.model.config.keys.topic_keys import SYNONYMS
 from barnabas.model.config.per_listener import ListenerValues, parse_listener_settings
-from barnabas.model.config.sasl import broker_login, check_sasl
 from barnabas.model.config.topic import check_overrides, resolve
 from barnabas.model.config.values import Values
 from barnabas.model.errors import ConfigError, InvalidConfig, InvalidRequest
@@ -29,6 +27,7 @@ from barnabas.model.errors import ConfigError, InvalidConfig, InvalidRequest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from barnabas.broker.security.password_encoder import PasswordEncoder
     from barnabas.metadata.images.cache import Delta, MetadataCache
     from barnabas.model.config.broker import BrokerConfig
     from barnabas.model.config.definition import Key
@@ -62,6 +61,7 @@ _ONLY_PER_LISTENER: Final = frozenset(
 )
 _FOR_ALL_BROKERS: Final = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
 """Keys of single listeners that may be set for all brokers at once."""
+_SECRETS: Final = ("password.encoder.secret", "password.encoder.old.secret")
 _LOG_KEYS: Final = frozenset(name for synonyms in SYNONYMS.values() for name, _ in synonyms)
 
 
@@ -82,20 +82,19 @@ class Settings(Values):
         "_live",
         "_log_configs",
         "_metadata",
+        "_passwords",
         "_per_listener",
         "_start",
         "_subscribers",
         "dynamic",
         "dynamic_default",
-        "passwords",
         "static",
         "writing",
     )
 
     def __init__(self, static: BrokerConfig, metadata: MetadataCache) -> None:
         self.static = static
-        self.passwords = PasswordEncoder(static)
-        """Encrypts passwords that are stored among dynamic settings."""
+        self._passwords = _password_encoder(static) if any(map(static.text_or_none, _SECRETS)) else None
         self.dynamic: Mapping[str, str] = {}
         """This broker's own dynamic settings, of those that can be used."""
         self.dynamic_default: Mapping[str, str] = {}
@@ -115,6 +114,13 @@ class Settings(Values):
     def value(self, name: str) -> Value:
         """The key's value at this moment."""
         return self._live[name]
+
+    @property
+    def passwords(self) -> PasswordEncoder:
+        """Encrypts passwords that are stored among dynamic settings."""
+        if self._passwords is None:
+            self._passwords = _password_encoder(self.static)
+        return self._passwords
 
     def of_listener(self, name: str) -> ListenerValues:
         """The values that count for one listener from now on: a later change needs a new call."""
@@ -175,9 +181,7 @@ class Settings(Values):
         """Refuse settings by which nobody could log in any more, with ConfigError."""
         for listener in self.static.listeners:
             if listener.uses_sasl:
-                check_sasl(values_of(listener.name))
-                if listener.name == self.static.inter_broker_listener:
-                    broker_login(values_of(listener.name))
+                check_logins(values_of(listener.name), self.static.inter_broker_listener)
 
     def proposed(self, dynamic: Mapping[str, str], *, all_brokers: bool) -> Callable[[str], ListenerValues]:
         """Gives the values that would count for a listener if these were the dynamic settings."""
@@ -201,13 +205,19 @@ class Settings(Values):
 
     def _decrypted(self, settings: Mapping[str, str]) -> dict[str, str]:
         """The settings with passwords as they are, without those that cannot be read."""
-        found: dict[str, str] = {}
-        for name, text in settings.items():
-            try:
-                found[name] = self.passwords.decode(text) if is_secret(name) else text
-            except CannotDecrypt as error:
-                logger.error("Dynamic setting %s is ignored: %s", name, error)
-        return found
+        return {name: read for name, text in settings.items() if (read := self._decrypt(name, text)) is not None}
+
+    def _decrypt(self, name: str, text: str) -> str | None:
+        """A setting as it was set; None for a password that cannot be read."""
+        if not is_secret(name):
+            return text
+        from barnabas.broker.security.password_encoder import CannotDecrypt
+
+        try:
+            return self.passwords.decode(text)
+        except CannotDecrypt as error:
+            logger.error("Dynamic setting %s is ignored: %s", name, error)
+            return None
 
     def _on_change(self, delta: Delta) -> None:
         for topic in delta.deleted:
@@ -247,6 +257,12 @@ class Settings(Values):
                 failures[getattr(callback, "__qualname__", repr(callback))] = error
         if failures:
             raise ExceptionGroup(f"{', '.join(failures)} could not apply new settings", list(failures.values()))
+
+
+def _password_encoder(values: Values) -> PasswordEncoder:
+    from barnabas.broker.security.password_encoder import PasswordEncoder  # here: few brokers store passwords
+
+    return PasswordEncoder(values)
 
 
 class _Layers(Values):

@@ -74,7 +74,7 @@ class Options(ConnectionOptions):
     "delegation-tokens",
     cls=Command,
     examples=[
-        ("have a token made for oneself", "barnabas delegation-tokens --create --command-config alice.properties"),
+        ("create a token for yourself", "barnabas delegation-tokens --create --command-config alice.properties"),
         (
             "for another user, which needs the permission CreateTokens on User:alice",
             "barnabas delegation-tokens --create --owner-principal User:alice --command-config admin.properties",
@@ -86,43 +86,43 @@ class Options(ConnectionOptions):
         ),
     ],
 )
-@option("--create", is_flag=True, help="Have a token made.", section="Action")
-@option("--renew", is_flag=True, help="Have a token accepted for longer.", section="Action")
+@option("--create", is_flag=True, help="Create a token.", section="Action")
+@option("--renew", is_flag=True, help="Renew a token: it is valid for longer.", section="Action")
 @option("--expire", is_flag=True, help="End a token.", section="Action")
 @option("--describe", is_flag=True, help="List tokens.", section="Action")
 @option(
     "--owner-principal",
     metavar="User:NAME",
     multiple=True,
-    help="Whose token it is.  [default for --create: yourself; for --describe: all]",
+    help="The owner of the token.  [default for --create: yourself; for --describe: all]",
     section="What",
 )
 @option(
     "--renewer-principal",
     metavar="User:NAME",
     multiple=True,
-    help="Who may renew and end it, too; repeatable.",
+    help="A principal that may renew and end the token, besides its owner; repeatable.",
     section="What",
 )
 @option(
     "--max-life-time-period",
     type=SIGNED64,
     metavar="MS",
-    help="How long it can be renewed.  [default: -1, delegation.token.max.lifetime.ms]",
+    help="How long the token can be renewed, from now on.  [default: -1, delegation.token.max.lifetime.ms]",
     section="What",
 )
 @option(
     "--renew-time-period",
     type=SIGNED64,
     metavar="MS",
-    help="For how long it is renewed.  [default: -1, delegation.token.expiry.time.ms]",
+    help="How long the renewed token is valid, from now on.  [default: -1, delegation.token.expiry.time.ms]",
     section="What",
 )
 @option(
     "--expiry-time-period",
     type=SIGNED64,
     metavar="MS",
-    help="After which it ends.  [default: -1, at once]",
+    help="When the token ends, from now on.  [default: -1, at once]",
     section="What",
 )
 @option(
@@ -136,7 +136,7 @@ class Options(ConnectionOptions):
 @json_option
 @takes(Options)
 def command(options: Options) -> None:
-    """Make, renew, end and list delegation tokens. The flags are those of kafka-delegation-tokens.
+    """Create, renew, end and list delegation tokens. The flags are those of kafka-delegation-tokens.
 
     Whoever has a token can log in as its owner, by SCRAM: its id is the name, its HMAC the password.
     """

@@ -29,6 +29,8 @@ COMMANDS: dict[str, dict[str, LazyCommand]] = {
     "Broker": {
         "start": LazyCommand("barnabas.cli.start.command", "Run a broker, here or in the background."),
         "stop": LazyCommand("barnabas.cli.stop", "Stop the broker of a data directory."),
+        "restart": LazyCommand("barnabas.cli.restart", "Restart brokers, one after the other."),
+        "top": LazyCommand("barnabas.cli.top.command", "Watch throughput, lag and slow requests."),
         "zookeeper": LazyCommand("barnabas.cli.zookeeper.command", "Run a ZooKeeper for development."),
     },
     "Topics": {
@@ -63,6 +65,7 @@ COMMANDS: dict[str, dict[str, LazyCommand]] = {
         "latency": LazyCommand("barnabas.cli.perf.latency", "Measure the time from producer to consumer."),
     },
     "Cluster": {
+        "console": LazyCommand("barnabas.cli.console.command", "Run a web console for a cluster."),
         "cluster": LazyCommand("barnabas.cli.cluster", "Show a cluster's id and its brokers."),
         "configs": LazyCommand("barnabas.cli.configs.command", "Show and change configs while brokers run."),
         "leader-election": LazyCommand("barnabas.cli.leader_election", "Elect leaders of partitions."),

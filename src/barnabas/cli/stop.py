@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -13,14 +17,27 @@ from barnabas.cli.common.help import Command, option
 from barnabas.cli.common.options import takes
 from barnabas.cli.common.values.numbers import Decimal
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 DAY_SECONDS: Final = 86_400
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(BrokerCommandOptions):
-    """The options of `barnabas stop`."""
+class StoppingOptions(BrokerCommandOptions):
+    """The options of `barnabas stop` and `barnabas restart`."""
 
     timeout: float
+
+
+stop_timeout: Final = option(
+    "--timeout",
+    type=Decimal(0, DAY_SECONDS),
+    metavar="SECONDS",
+    default=60.0,
+    show_default=True,
+    help="How long to wait for each broker to end.",
+)
 
 
 @click.command(
@@ -37,18 +54,13 @@ class Options(BrokerCommandOptions):
 @broker_options(
     brokers="Stop the cluster of `barnabas start --brokers N`, with its data in DIR/0, DIR/1 and so on.",
     daemon="Has no effect, so that the options of `barnabas start` can be repeated.",
-    secure="Has no effect, likewise.",
+    secure="Has no effect, and is accepted like --daemon.",
+    console="Has no effect: a console ends with its broker.",
+    metrics="Has no effect, and is accepted like --daemon.",
 )
-@option(
-    "--timeout",
-    type=Decimal(0, DAY_SECONDS),
-    metavar="SECONDS",
-    default=60.0,
-    show_default=True,
-    help="How long to wait for each broker to end.",
-)
-@takes(Options)
-def command(options: Options) -> None:
+@stop_timeout
+@takes(StoppingOptions)
+def command(options: StoppingOptions) -> None:
     """Stop the broker of a data directory, or the cluster that has its data there, and wait until it has ended.
 
     A broker gets SIGTERM: it finishes what it was doing, writes everything to disk and marks the stop as clean. Brokers
@@ -57,8 +69,12 @@ def command(options: Options) -> None:
     """
     from barnabas.cli.start import service, several
 
-    directory = several.root(options.data) if options.brokers else options.load().log_dirs[0]
+    directory = several.root(options.data) if options.brokers is not None else options.load().log_dirs[0]
     stopped, failures = 0, []
+    if (starter := several.starter(directory)) is not None:
+        _stop_starter(directory, starter, options.timeout)
+        click.echo(f"Stopped the brokers in {directory} (process {starter}).")
+        return
     for folder in (directory, *several.folders(directory)):
         try:
             pid = service.stop(folder, options.timeout)
@@ -72,3 +88,16 @@ def command(options: Options) -> None:
         raise Failed("\n".join(failures))
     if not stopped:
         click.echo(f"No broker is running on {directory}.")
+
+
+def _stop_starter(directory: Path, pid: int, timeout: float) -> None:
+    """Stop the command that runs brokers in a terminal: it stops them, and would start again what others stop."""
+    from barnabas.cli.start import several
+
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+    end = time.monotonic() + timeout * (len(several.folders(directory)) + 1)
+    while several.starter(directory) == pid:
+        if time.monotonic() > end:
+            raise Failed(f"the brokers in {directory} (process {pid}) did not end within {timeout:g} s each")
+        time.sleep(0.02)

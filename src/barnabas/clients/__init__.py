@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from barnabas.clients.consumer.consumer import Consumer
     from barnabas.clients.producer.delivery import Delivery
     from barnabas.clients.producer.producer import Producer
+    from barnabas.clients.queue.dead_letter import DeadLetter
     from barnabas.clients.queue.message import QueueMessage
     from barnabas.clients.queue.queue import Queue
     from barnabas.clients.records import ConsumerRecord, RecordMetadata, TopicPartition
@@ -40,6 +41,7 @@ __all__ = [
     "Avro",
     "Consumer",
     "ConsumerRecord",
+    "DeadLetter",
     "Delivery",
     "NewTopic",
     "Producer",
@@ -60,6 +62,7 @@ _MODULES = {
     "producer.delivery": ("Delivery",),
     "producer": ("Producer",),
     "queue": ("Queue",),
+    "queue.dead_letter": ("DeadLetter",),
     "queue.message": ("QueueMessage",),
     "records": ("ConsumerRecord", "RecordMetadata", "TopicPartition"),
     "semantics": ("at_least_once", "at_most_once", "stored_with_result"),

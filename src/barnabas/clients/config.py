@@ -105,16 +105,18 @@ def open_client(kafka: Any, kind: str, found: Mapping[str, Any]) -> Any:
         raise InvalidClientConfig(str(error)) from error
 
 
-def check(found: Mapping[str, str]) -> None:
+def check(found: Mapping[str, Any]) -> None:
     """Raise InvalidClientConfig for properties that librdkafka, whose names they have, does not take.
 
-    For clients that do without it; where it is not installed, nobody knows all names.
+    For clients that do without it; where it is not installed, nobody knows all names. Nobody is asked for a token for
+    it: librdkafka would wait for ten seconds where there is none.
     """
     try:
         admin = load("confluent_kafka.admin", "clients")
     except LibraryMissing:
         return
-    open_client(admin, "AdminClient", {"log_level": 0, "logger": None, **found})
+    named = {name: value for name, value in found.items() if name != "oauth_cb"}
+    open_client(admin, "AdminClient", {"log_level": 0, "logger": None, **named})
 
 
 def milliseconds(seconds: float | None) -> int | None:

@@ -22,6 +22,7 @@ BarnabasError
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ from barnabas.model.remedies import Remedy, RemedyKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from types import FrameType
 
     from barnabas.model.errors import ErrorCode
     from barnabas.model.ids import TopicPartition
@@ -53,8 +55,10 @@ __all__ = [
     "RequestRefused",
     "SerializationFailed",
     "TransactionAborted",
+    "added_to",
     "error_code",
     "noted_in",
+    "passing_error",
     "translated",
 ]
 
@@ -169,6 +173,43 @@ def noted_in(error: BaseException | None) -> Iterator[None]:
         if error is None:
             raise
         error.add_note(str(failure))
+
+
+@contextmanager
+def added_to(error: BaseException | None) -> Iterator[None]:
+    """What fails in here while an error passes by (`passing_error`) is noted in that error, which is raised again.
+
+    So a `finally: client.close()` hides no error, and nobody who closes a client in an `except` block is left in the
+    dark.
+    """
+    try:
+        yield
+    except (BarnabasError, TimeoutError) as failure:
+        if error is None or error is failure:
+            raise
+        error.add_note(str(failure))
+        context = error.__context__
+        try:
+            raise error
+        finally:
+            error.__context__ = context  # which is not `failure`
+
+
+def passing_error() -> BaseException | None:
+    """The error that came through the function which has called the caller of this, and is not done with there.
+
+    An error that is being handled further up, where that function was called, is none.
+    """
+    error = sys.exception()
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_globals.get("__name__") == "contextlib":  # as in `closing(client)`
+        frame = frame.f_back
+    trace = None if error is None else error.__traceback__
+    while trace is not None:
+        if trace.tb_frame is frame:
+            return error
+        trace = trace.tb_next
+    return None
 
 
 def translated(error: Any, doing: str = "") -> BarnabasError:

@@ -24,6 +24,7 @@ _PEM_STORES: Final = {
 _SAID_ELSEWHERE: Final = frozenset({"ssl.truststore.type", "ssl.keystore.type", "ssl.truststore.password"})
 """What the properties that name the stores say."""
 _JAAS_VALUE: Final = re.compile(r"\b(username|password)\s*=\s*(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s;]+)")
+_TOKEN_LOGIN: Final = re.compile(r"\btokenauth\s*=\s*[\"']?true\b", re.IGNORECASE)
 MEANINGLESS: Final = frozenset(
     {
         "ssl.protocol",
@@ -64,6 +65,11 @@ def _credentials(jaas: str, prefix: str) -> dict[str, str]:
         raise InvalidClientConfig(
             f"{prefix}sasl.jaas.config names a login module that only Java has; set {prefix}sasl.username and "
             f"{prefix}sasl.password, or librdkafka's properties for other mechanisms (as {prefix}sasl.kerberos.*)"
+        )
+    if _TOKEN_LOGIN.search(jaas):
+        raise InvalidClientConfig(
+            f"{prefix}sasl.jaas.config is for a login by a delegation token (tokenauth), which librdkafka cannot do; "
+            "Java's clients can"
         )
     values = {name: _unquoted(text) for name, text in _JAAS_VALUE.findall(jaas)}
     if values.keys() != {"username", "password"}:

@@ -1,4 +1,4 @@
-"""How a connection is made safe: TLS, and SASL with a password, from librdkafka's property names or Java's.
+"""How a connection is made safe: TLS, and SASL with a password or token, from librdkafka's property names or Java's.
 
 One properties file serves librdkafka and our own connections, so the names here are librdkafka's; those that Java's
 clients have instead are translated (`clients/java_properties`). Other properties are ignored. What we cannot do is an
@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import ssl
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.clients.errors import InvalidClientConfig
 from barnabas.clients.java_properties import from_java
@@ -38,15 +38,27 @@ class Security:
     mechanism: str | None = None
     username: str = ""
     password: str = ""
+    token: Callable[[str], tuple[str, float]] | None = None
+    """Gives the token of OAUTHBEARER and when it ends, as librdkafka's oauth_cb does."""
 
     def wrap(self, plain: socket.socket, host: str) -> socket.socket:
         """The connection, encrypted if it has to be."""
-        return plain if self.tls is None else self.tls.wrap_socket(plain, server_hostname=host)
+        if self.tls is None:
+            return plain
+        try:
+            plain.getpeername()  # Python leaves a socket open if it finds out only in wrap_socket
+        except OSError as error:
+            raise ConnectionResetError(f"{host} closed the connection before TLS began") from error
+        return self.tls.wrap_socket(plain, server_hostname=host)
 
     def authenticate(self, exchange: Exchange) -> None:
         """Say who we are, by the chosen mechanism."""
         if self.mechanism == "PLAIN":
             exchange(f"\0{self.username}\0{self.password}".encode())
+        elif self.token is not None:
+            refusal = exchange(f"n,,\x01auth=Bearer {self.token('')[0]}\x01\x01".encode())
+            if refusal:  # the broker ends the exchange with its error once it has this byte
+                exchange(b"\x01")
         elif self.mechanism is not None:
             scram(self.mechanism, self.username, self.password, exchange)
 
@@ -56,7 +68,7 @@ def security_properties(properties: Mapping[str, object]) -> dict[str, str]:
     return {name: str(value) for name, value in properties.items() if name.startswith(OF_SECURITY)}
 
 
-def from_properties(properties: Mapping[str, str]) -> Security:
+def from_properties(properties: Mapping[str, Any]) -> Security:
     """The security that a client's properties describe; raises InvalidClientConfig."""
     properties = from_java(properties)
     protocol = properties.get("security.protocol", "plaintext").lower()
@@ -66,6 +78,8 @@ def from_properties(properties: Mapping[str, str]) -> Security:
     if not protocol.startswith("sasl"):
         return Security(tls)
     mechanism = properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "GSSAPI")).upper()
+    if mechanism == "OAUTHBEARER" and callable(properties.get("oauth_cb")):
+        return Security(tls, mechanism, token=properties["oauth_cb"])
     if mechanism != "PLAIN" and mechanism not in BY_TITLE:
         raise InvalidClientConfig(
             f"sasl.mechanism {mechanism} works only in connections of librdkafka, and this is not one of them: it "

@@ -1,4 +1,4 @@
-"""The one contract of all machines: what comes out of a decision.
+"""The one contract of all machines: what they are asked, and what comes out of a decision.
 
 A machine is asked (`handle`, or `expire` for a timer) and returns an `Outcome`; it does nothing by itself. Its shell
 stores the changes, hands them to the machine by `replay`, and only then sends replies and messages. So no client sees
@@ -11,12 +11,12 @@ the two travel together, and nobody has to know which response it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, NamedTuple, Never, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Never, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from barnabas.model.errors import ApiError
+    from barnabas.model.errors import ApiError, ErrorCode
 
 Change = TypeVar("Change")
 Response = TypeVar("Response")
@@ -24,6 +24,8 @@ Response_contra = TypeVar("Response_contra", contravariant=True)
 Change_co = TypeVar("Change_co", covariant=True)
 Recipient_co = TypeVar("Recipient_co", covariant=True)
 Answer_co = TypeVar("Answer_co", covariant=True)
+Record_contra = TypeVar("Record_contra", contravariant=True)
+TimerKey_contra = TypeVar("TimerKey_contra", contravariant=True)
 
 
 class Timer(NamedTuple):
@@ -127,3 +129,39 @@ class Draft(Generic[Change]):
             timers=tuple(self.timers),
             otherwise=self.otherwise,
         )
+
+
+class Replayed(Protocol):
+    """What a coordinator's log is replayed into."""
+
+    def replay_bytes(self, key: bytes, value: bytes | None, producer_id: int) -> None:
+        """Apply one record; `producer_id` is that of the transaction it belongs to, or -1."""
+        ...
+
+    def end_transaction(self, producer_id: int, commit: bool) -> None:
+        """Apply the marker that ends a producer's transaction."""
+        ...
+
+
+class Machine(Replayed, Protocol[Record_contra, TimerKey_contra]):
+    """What a coordinator's machine is asked by its shell, besides requests."""
+
+    def encode(self, record: Record_contra, /) -> tuple[bytes, bytes | None]:
+        """Key and value of a record."""
+        ...
+
+    def replay(self, record: Record_contra, /) -> None:
+        """Apply a record that is stored."""
+        ...
+
+    def expire(self, key: TimerKey_contra, now_ms: int, /) -> CoordinatorOutcome[object]:
+        """A timer is due."""
+        ...
+
+    def loaded(self, now_ms: int, /) -> CoordinatorOutcome[object]:
+        """The whole log was replayed."""
+        ...
+
+    def abandon(self, code: ErrorCode, /) -> CoordinatorOutcome[object]:
+        """The machine is not used any more: answer everyone who waits in it."""
+        ...

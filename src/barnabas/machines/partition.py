@@ -1,4 +1,4 @@
-"""A partition on its leader: which replicas are in sync, how far each is, and what is therefore committed.
+"""A partition on its leader: which replicas are in sync, how far each is, and where the high watermark is therefore.
 
 The high watermark is the lowest log end offset over the maximal ISR: the ISR that the controller committed, plus
 replicas that were proposed for it and not yet confirmed. So an ISR that grows counts at once, and one that shrinks
@@ -147,6 +147,10 @@ class PartitionLeader:
         """Whether the high watermark has reached the start of this leadership; before, the last leader's was higher."""
         return self.high_watermark >= self.epoch_start_offset
 
+    def counts(self, end_offset: int) -> bool:
+        """Whether the leader's own log counts up to here: what is still being synced does not."""
+        return end_offset <= self._log_end_offset
+
     def appended(self, log_end_offset: int) -> bool:
         """The leader's own log counts up to here; True if the high watermark moved.
 
@@ -289,6 +293,7 @@ class PartitionLeader:
             check_epoch(self.leader_epoch, current_leader_epoch)
 
     def _advance(self) -> bool:
+        """Move the high watermark up to what all replicas have that count; True if it moved."""
         lowest = self._log_end_offset
         for replica, end in self._ends.items():
             if end < lowest and (replica in self.isr or replica in self._pending):

@@ -218,13 +218,13 @@ class AclChanges:
             missed = missed or last == _NEVER or bool(new and not _is_next(last, new[0], numbers))
             paths += [f"{folder}/{numbers[number]}" for number in new]
             read[folder] = max((last, -1, *new))
-        patterns = None if missed else _named(await store.find_many(paths))
+        patterns = None if missed else _changed_patterns(await store.find_many(paths))
         acls = await load_all(store) if patterns is None else await load_some(store, patterns)
         self._read = read
         return acls, patterns is None
 
 
-def _named(notes: Iterable[StoredNode | None]) -> list[ResourcePattern] | None:
+def _changed_patterns(notes: Iterable[StoredNode | None]) -> list[ResourcePattern] | None:
     """What notes name; None if one was removed meanwhile, or cannot be read, so that it is not known."""
     named: dict[ResourcePattern, None] = {}
     for note in notes:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.metadata.stores.store import Delete
-from barnabas.metadata.znodes import DeletedTopicNode, DeletedTopicsNode, TopicNode
+from barnabas.metadata.topic_znodes import DeletedTopicNode, DeletedTopicsNode, TopicNode
 from barnabas.model.ids import NO_ID
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ of its writes checks it, so from the moment that a successor is elected nothing 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.metadata.stores.store import BadVersion, Check, Create, NodeExists, Set, StoredNode
 from barnabas.metadata.znodes import ControllerEpochNode, ControllerNode
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.stores.store import MetadataStore
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(NamedTuple):
     """The term of one controller."""
 
     epoch: int

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import secrets
+import os
 from typing import TYPE_CHECKING
 
 from barnabas.machines.controller.elections import NO_STATE
 from barnabas.machines.controller.image import ClusterImage, ConfigResource
 from barnabas.metadata.images.writes import deletion
 from barnabas.metadata.stores.store import Create, Delete, NodeExists
-from barnabas.metadata.znodes import PERSISTENT_PATHS, ClusterIdNode, ConfigNode, PartitionNode, SecretNode, TopicNode
+from barnabas.metadata.topic_znodes import DeletedTopicsNode, DeletionsNode, PartitionNode, TopicNode, TopicsNode
+from barnabas.metadata.znodes import (
+    BrokersNode,
+    ClusterIdNode,
+    ConfigChangesNode,
+    ConfigNode,
+    KnownBrokersNode,
+    ProducerIdsNode,
+    SecretNode,
+)
 from barnabas.model.ids import NO_ID, uuid_to_text
-from barnabas.protocol.messages.broker_proof import SECRET_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -23,6 +31,27 @@ if TYPE_CHECKING:
     from barnabas.metadata.stores.store import MetadataStore, Operation
 
 logger = logging.getLogger(__name__)
+
+PERSISTENT_PATHS = (
+    "/consumers",
+    BrokersNode.path,
+    TopicsNode.path,
+    "/brokers/seqid",
+    ConfigChangesNode.path,
+    "/config/topics",
+    "/config/brokers",
+    "/config/clients",
+    "/config/users",
+    "/config/ips",
+    "/config/groups",
+    DeletionsNode.path,
+    "/isr_change_notification",
+    ProducerIdsNode.path,
+    "/log_dir_event_notification",
+    DeletedTopicsNode.path,
+    KnownBrokersNode.path,
+)
+"""What Kafka's brokers expect to find, and make themselves when they start; and what only ours know."""
 
 
 async def lay_out(store: MetadataStore, make_id: Callable[[], UUID]) -> None:
@@ -35,12 +64,17 @@ async def lay_out(store: MetadataStore, make_id: Callable[[], UUID]) -> None:
         if not missing:
             return
         cluster_id = uuid_to_text(make_id())
-        secret = secrets.token_bytes(SECRET_BYTES)
-        data = {ClusterIdNode.path: ClusterIdNode.encode(cluster_id), SecretNode.path: SecretNode.encode(secret)}
+        data = {ClusterIdNode.path: ClusterIdNode.encode(cluster_id), SecretNode.path: SecretNode.encode(_new_secret())}
         with contextlib.suppress(NodeExists):
             await store.multi([Create(path, data.get(path, b"")) for path in missing])
             if ClusterIdNode.path in missing:
                 logger.info("Created a new cluster with id %s", cluster_id)
+
+
+def _new_secret() -> bytes:
+    from barnabas.protocol.messages.broker_proof import SECRET_BYTES  # here: a cluster gets its secret once
+
+    return os.urandom(SECRET_BYTES)
 
 
 def _with_parents(path: str) -> list[str]:

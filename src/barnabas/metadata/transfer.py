@@ -25,21 +25,20 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from barnabas.machines.security.scram import BY_TITLE
+from barnabas.metadata.delegation_tokens import DelegationTokensNode
 from barnabas.metadata.images.writes import portions
 from barnabas.metadata.stores.store import Create, Operation, Set, StoreError, check_path
+from barnabas.metadata.topic_znodes import PartitionStateNode, TopicsNode
 from barnabas.metadata.znodes import (
     BrokersNode,
     ClusterIdNode,
     ConfigNode,
     ConfigsNode,
     ControllerEpochNode,
-    DelegationTokensNode,
     FeaturesNode,
-    PartitionStateNode,
     ProducerIds,
     ProducerIdsNode,
     SecretNode,
-    TopicsNode,
 )
 from barnabas.model.config.keys.all_keys import BROKER_KEYS, of_one_listener
 

@@ -1,4 +1,4 @@
-"""The nodes of the tree, one class each: path, encode, decode.
+"""The nodes of the tree, one class each: path, encode, decode; those of topics are in `topic_znodes`.
 
 Paths and JSON are those of Apache Kafka's ZooKeeper mode (as of 3.9), so that a tree can move to Kafka and back. What
 Kafka does not know is an extra JSON field, which it ignores. Decoders take what any version of Kafka since 1.0 wrote.
@@ -7,19 +7,17 @@ Kafka does not know is an extra JSON field, which it ignores. Decoders take what
 from __future__ import annotations
 
 import base64
-import functools
 import json
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from barnabas.machines.controller.image import BrokerImage, ConfigResource, Endpoint
-from barnabas.machines.security.delegation_tokens import TokenInfo
 from barnabas.metadata.stores.store import StoreError
 from barnabas.model.ids import uuid_from_text, uuid_to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from uuid import UUID
 
 _ENDPOINT = re.compile(r"(.*)://\[?([^\]]*)\]?:(-?\d+)")
@@ -50,18 +48,12 @@ def load(path: str, data: bytes) -> dict[str, Any]:
     return value
 
 
-def _number(value: Any) -> int:
+def number_of(value: Any) -> int:
     """A number of 32 bits, as ids and epochs are; some writers have it as text."""
     number = int(value)
     if isinstance(value, bool | float) or not -_MOST - 1 <= number <= _MOST:
         raise ValueError(f"{value!r} is not a number of 32 bits")
     return number
-
-
-def _broker_ids(value: Any) -> tuple[int, ...]:
-    if not isinstance(value, list):
-        raise TypeError(f"{value!r} is not a list of broker ids")
-    return tuple(map(_number, value))
 
 
 class ControllerNode:
@@ -78,7 +70,7 @@ class ControllerNode:
     def decode(data: bytes) -> int:
         """The controller's broker id."""
         try:
-            return _number(load(ControllerNode.path, data)["brokerid"])
+            return number_of(load(ControllerNode.path, data)["brokerid"])
         except (KeyError, ValueError, TypeError) as error:
             raise MalformedNode(ControllerNode.path, data, error) from error
 
@@ -97,7 +89,7 @@ class ControllerEpochNode:
     def decode(data: bytes) -> int:
         """The epoch."""
         try:
-            return _number(data)
+            return number_of(data)
         except ValueError as error:
             raise MalformedNode(ControllerEpochNode.path, data, error) from error
 
@@ -180,7 +172,7 @@ class BrokerNode:
                 endpoints=dict(_endpoint(text, protocols) for text in value["endpoints"]),
                 rack=value.get("rack"),
                 features={
-                    name: (_number(levels.get("min_version", 0)), _number(levels["max_version"]))
+                    name: (number_of(levels.get("min_version", 0)), number_of(levels["max_version"]))
                     for name, levels in (value.get("features") or {}).items()
                 },
                 incarnation_id=None if incarnation is None else uuid_from_text(incarnation),
@@ -200,135 +192,6 @@ def _endpoint(text: str, protocols: Mapping[str, str]) -> tuple[str, Endpoint]:
         raise ValueError(f"{text!r} is no endpoint")
     name, host, port = match.groups()
     return name, Endpoint(host, int(port), protocols.get(name, name))
-
-
-class TopicsNode:
-    """The folder of topics."""
-
-    path = "/brokers/topics"
-
-
-class Assignment(NamedTuple):
-    """A partition's replicas, and those that a reassignment adds and removes."""
-
-    replicas: tuple[int, ...]
-    adding: tuple[int, ...] = ()
-    removing: tuple[int, ...] = ()
-
-
-class TopicNode:
-    """A topic's id and which brokers have its partitions."""
-
-    @staticmethod
-    def path(topic: str) -> str:
-        """Below the folder of topics."""
-        return f"{TopicsNode.path}/{topic}"
-
-    @staticmethod
-    def encode(topic_id: UUID, assignments: Sequence[Assignment]) -> bytes:
-        """Version 3; partitions in order."""
-        numbered = [(str(index), assignment) for index, assignment in enumerate(assignments)]
-        return dump(
-            {
-                "version": 3,
-                "topic_id": uuid_to_text(topic_id),
-                "partitions": {index: assignment.replicas for index, assignment in numbered},
-                "adding_replicas": {index: found.adding for index, found in numbered if found.adding},
-                "removing_replicas": {index: found.removing for index, found in numbered if found.removing},
-            }
-        )
-
-    @staticmethod
-    def decode(topic: str, data: bytes) -> tuple[UUID | None, tuple[Assignment, ...]]:
-        """Versions 1 to 3; a topic made by Kafka before 2.8 has no id."""
-        path = TopicNode.path(topic)
-        value = load(path, data)
-        try:
-            partitions = value["partitions"]
-            adding, removing = value.get("adding_replicas") or {}, value.get("removing_replicas") or {}
-            topic_id = value.get("topic_id")
-            return (
-                None if topic_id is None else uuid_from_text(topic_id),
-                tuple(
-                    Assignment(
-                        _broker_ids(partitions[index]),
-                        _broker_ids(adding.get(index, [])),
-                        _broker_ids(removing.get(index, [])),
-                    )
-                    for index in map(str, range(len(partitions)))
-                ),
-            )
-        except (KeyError, ValueError, TypeError, AttributeError) as error:
-            raise MalformedNode(path, data, error) from error
-
-
-class PartitionsNode:
-    """The folder of a topic's partitions."""
-
-    @staticmethod
-    def path(topic: str) -> str:
-        """Below the topic."""
-        return f"{TopicNode.path(topic)}/partitions"
-
-
-class PartitionNode:
-    """The folder of one partition; it holds the state and no data."""
-
-    @staticmethod
-    def path(topic: str, index: int) -> str:
-        """Below the topic's partitions."""
-        return f"{PartitionsNode.path(topic)}/{index}"
-
-
-class PartitionState(NamedTuple):
-    """Who leads a partition and who is in sync."""
-
-    leader: int
-    leader_epoch: int
-    isr: tuple[int, ...]
-    controller_epoch: int
-
-
-class PartitionStateNode:
-    """A partition's leadership; its version is the partition epoch."""
-
-    @staticmethod
-    def path(topic: str, index: int) -> str:
-        """Below the partition."""
-        return f"{PartitionNode.path(topic, index)}/state"
-
-    @staticmethod
-    def encode(state: PartitionState) -> bytes:
-        """Version 1."""
-        return dump(
-            {
-                "version": 1,
-                "leader": state.leader,
-                "leader_epoch": state.leader_epoch,
-                "controller_epoch": state.controller_epoch,
-                "isr": state.isr,
-            }
-        )
-
-    @staticmethod
-    def decode(path: str, data: bytes) -> PartitionState:
-        """Version 1."""
-        try:
-            return _partition_state(data)
-        except (KeyError, ValueError, TypeError, RecursionError) as error:
-            raise MalformedNode(path, data, error) from error
-
-
-@functools.lru_cache(maxsize=1024)
-def _partition_state(data: bytes) -> PartitionState:
-    """Most partitions of a cluster have a state that others have too: loading them decodes few."""
-    value = json.loads(data)
-    return PartitionState(
-        _number(value["leader"]),
-        _number(value["leader_epoch"]),
-        _broker_ids(value["isr"]),
-        _number(value["controller_epoch"]),
-    )
 
 
 class ConfigsNode:
@@ -355,7 +218,7 @@ class ConfigNode:
 
     @staticmethod
     def _part(kind: str, name: str) -> str:
-        return (_quoted(name) if kind in ConfigNode._QUOTED else name) or ConfigNode._ALL
+        return (quoted(name) if kind in ConfigNode._QUOTED else name) or ConfigNode._ALL
 
     @staticmethod
     def resource(path: str) -> ConfigResource | None:
@@ -368,11 +231,11 @@ class ConfigNode:
                     "brokers" if kind == "brokers" else "ips", "" if name == ConfigNode._ALL else name
                 )
             case ["groups", name] if name != ConfigNode._ALL:
-                return ConfigResource("groups", _unquoted(name))
+                return ConfigResource("groups", unquoted(name))
             case [("users" | "clients") as kind, name]:
-                return ConfigResource("users" if kind == "users" else "clients", _unquoted(name))
+                return ConfigResource("users" if kind == "users" else "clients", unquoted(name))
             case ["users", name, "clients", client_id]:
-                return ConfigResource("users", _unquoted(name), _unquoted(client_id))
+                return ConfigResource("users", unquoted(name), unquoted(client_id))
         return None
 
     @staticmethod
@@ -391,7 +254,7 @@ class ConfigNode:
         return {str(key): str(value) for key, value in settings.items()}
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     """A name as one part of a path, as Kafka quotes names of users and clients."""
     from urllib.parse import quote
 
@@ -399,7 +262,7 @@ def _quoted(name: str) -> str:
     return text.replace(".", "%2E") if text in (".", "..") else text
 
 
-def _unquoted(name: str) -> str:
+def unquoted(name: str) -> str:
     """The name that a part of a path stands for; "" for the default."""
     from urllib.parse import unquote
 
@@ -431,21 +294,6 @@ class ConfigChangesNode:
             raise MalformedNode(path, data, error) from error
 
 
-class DeletionsNode:
-    """The folder of topics that are being deleted."""
-
-    path = "/admin/delete_topics"
-
-
-class DeletionNode:
-    """A mark: what is left of this topic must go."""
-
-    @staticmethod
-    def path(topic: str) -> str:
-        """Below the folder of deletions."""
-        return f"{DeletionsNode.path}/{topic}"
-
-
 class KnownBrokersNode:
     """The folder of records of brokers that were registered once. Kafka, which has no such folder, leaves it alone."""
 
@@ -462,26 +310,6 @@ class KnownBrokerNode:
     def path(broker_id: int) -> str:
         """Below the folder of records; the data is that of a registration."""
         return f"{KnownBrokersNode.path}/{broker_id}"
-
-
-class DeletedTopicsNode:
-    """The folder of records of topics that were deleted. Kafka, which has no such folder, leaves it alone."""
-
-    path = "/barnabas/deleted_topics"
-
-
-class DeletedTopicNode:
-    """A record that the topic with this id was deleted: what brokers still have of it may go."""
-
-    @staticmethod
-    def path(topic_id: UUID) -> str:
-        """Below the folder of records."""
-        return f"{DeletedTopicsNode.path}/{uuid_to_text(topic_id)}"
-
-    @staticmethod
-    def encode(topic: str) -> bytes:
-        """The name is there for people."""
-        return dump({"version": 1, "topic": topic})
 
 
 class SecretNode:
@@ -560,64 +388,6 @@ class ProducerIdsNode:
         return ProducerIds(first, last - first + 1)
 
 
-class DelegationTokensNode:
-    """The folder of delegation tokens."""
-
-    path = "/delegation_token/tokens"
-
-
-class DelegationTokenNode:
-    """What is said of one delegation token; what it is accepted by is not stored."""
-
-    _ID = re.compile(r"[A-Za-z0-9_-]{22}")
-
-    @staticmethod
-    def is_id(text: str) -> bool:
-        """Whether this can be the id of a token."""
-        return DelegationTokenNode._ID.fullmatch(text) is not None
-
-    @staticmethod
-    def path(token_id: str) -> str:
-        """Below the folder of tokens."""
-        return f"{DelegationTokensNode.path}/{token_id}"
-
-    @staticmethod
-    def encode(token: TokenInfo) -> bytes:
-        """Version 3."""
-        return dump(
-            {
-                "version": 3,
-                "owner": _quoted(token.owner),
-                "tokenRequester": _quoted(token.requester),
-                "renewers": [_quoted(renewer) for renewer in token.renewers],
-                "issueTimestamp": token.issued_ms,
-                "maxTimestamp": token.ends_ms,
-                "expiryTimestamp": token.expires_ms,
-                "tokenId": token.token_id,
-            }
-        )
-
-    @staticmethod
-    def decode(path: str, data: bytes) -> TokenInfo:
-        """Versions 1 to 3; before 3 whoever asked for a token was its owner."""
-        from urllib.parse import unquote
-
-        value = load(path, data)
-        try:
-            owner = unquote(value["owner"])
-            return TokenInfo(
-                token_id=str(value["tokenId"]),
-                owner=owner,
-                requester=unquote(value.get("tokenRequester", value["owner"])),
-                renewers=tuple(unquote(renewer) for renewer in value["renewers"]),
-                issued_ms=int(value["issueTimestamp"]),
-                ends_ms=int(value["maxTimestamp"]),
-                expires_ms=int(value["expiryTimestamp"]),
-            )
-        except (KeyError, ValueError, TypeError, AttributeError) as error:
-            raise MalformedNode(path, data, error) from error
-
-
 class FeaturesNode:
     """Finalized feature levels; its version is their epoch."""
 
@@ -636,28 +406,6 @@ class FeaturesNode:
         try:
             if value["status"] != 1:
                 return {}
-            return {name: _number(levels["max_version_level"]) for name, levels in value["features"].items()}
+            return {name: number_of(levels["max_version_level"]) for name, levels in value["features"].items()}
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise MalformedNode(FeaturesNode.path, data, error) from error
-
-
-PERSISTENT_PATHS = (
-    "/consumers",
-    BrokersNode.path,
-    TopicsNode.path,
-    "/brokers/seqid",
-    ConfigChangesNode.path,
-    "/config/topics",
-    "/config/brokers",
-    "/config/clients",
-    "/config/users",
-    "/config/ips",
-    "/config/groups",
-    DeletionsNode.path,
-    "/isr_change_notification",
-    ProducerIdsNode.path,
-    "/log_dir_event_notification",
-    DeletedTopicsNode.path,
-    KnownBrokersNode.path,
-)
-"""What Kafka's brokers expect to find, and make themselves when they start; and what only ours know."""

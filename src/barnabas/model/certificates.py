@@ -18,10 +18,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SEQUENCE: Final = 0x30
 SET: Final = 0x31
-OBJECT_ID: Final = 0x06
-OCTET_STRING: Final = 0x04
 UTC_TIME: Final = 0x17
 VERSION: Final = 0xA0
 EXTENSIONS: Final = 0xA3

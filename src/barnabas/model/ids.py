@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import base64
-from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 NO_ID = UUID(int=0)
@@ -12,6 +11,14 @@ NO_ID = UUID(int=0)
 
 METADATA_TOPIC_ID = UUID(int=1)
 """Reserved by Kafka for the KRaft metadata topic; never given to a topic."""
+
+
+LONGEST_REMEMBERED: Final = 256
+"""Characters of the longest name that a cache keeps. Topics have 249 at most, and so have most ids of groups.
+
+A client may send ids of 32,767 bytes, for which Python needs up to four times as many: some thousand of them, kept
+because they were asked for once, are half a gigabyte.
+"""
 
 
 class TopicPartition(NamedTuple):
@@ -41,9 +48,8 @@ def uuid_from_text(text: str) -> UUID:
     return UUID(bytes=raw)
 
 
-@lru_cache(1024)
 def java_hash(text: str) -> int:
-    """What Java's String.hashCode gives: Kafka finds a group's coordinator by it, with every request.
+    """What Java's String.hashCode gives: Kafka finds a group's coordinator by it.
 
     >>> java_hash("polygenelubricants")
     -2147483648

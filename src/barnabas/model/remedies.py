@@ -7,8 +7,8 @@ command line has the words for each kind (`cli/common/remedies.py`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
+from typing import NamedTuple
 
 
 class RemedyKind(Enum):
@@ -50,8 +50,7 @@ class RemedyKind(Enum):
     """Drop old versions of a table."""
 
 
-@dataclass(frozen=True, slots=True)
-class Remedy:
+class Remedy(NamedTuple):
     """What to do, and with what."""
 
     kind: RemedyKind

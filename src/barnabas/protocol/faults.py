@@ -18,8 +18,6 @@ from barnabas.protocol.apis import ApiKey
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-SOCKET_VARIABLE: Final = "BARNABAS_FAULTS_SOCKET"
-"""The environment variable that has the path of the socket; a broker without it has none."""
 EVERY_API: Final = "*"
 LINE_BYTES: Final = 1 << 16
 """The longest line."""

@@ -78,7 +78,7 @@ class CheckpointWriter:
             try:
                 self.write(log.store)
             except StorageFailed as error:
-                logger.warning("The checkpoints of %s were not written: %s.", log.store.path, error)
+                logger.warning("Could not write the checkpoints of %s: %s", log.store.path, error)
 
     def write(self, store: LogDirectory) -> None:
         """Write the files of a directory, where they changed. Waits for the disk; raises StorageFailed."""

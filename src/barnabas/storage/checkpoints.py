@@ -16,11 +16,11 @@ Each is replaced as a whole (see FileSystem.write_file), so a reader sees the ol
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.model.errors import BarnabasError
 from barnabas.model.ids import NO_ID, TopicPartition, uuid_from_text, uuid_to_text
+from barnabas.storage.files import NO_ROOM
 from barnabas.storage.log.epochs import EpochStart
 
 if TYPE_CHECKING:
@@ -35,10 +35,12 @@ LOG_STARTS: Final = "log-start-offset-checkpoint"
 CLEANED: Final = "cleaner-offset-checkpoint"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+TAKEN: Final = b"taken by a start\n"
+"""In that file: a start has used it up, but could not remove it for good."""
 _UNLISTED: Final = "barnabas-unlisted"
 META_PROPERTIES: Final = "meta.properties"
 _META_KEYS: Final = frozenset({"version", "broker.id", "node.id", "cluster.id", "directory.id"})
-CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 LOCK: Final = ".lock"
 
 _VERSION: Final = "0"
@@ -153,17 +155,37 @@ def write_clean_shutdown(files: FileSystem, directory: str, broker_epoch: int = 
 
 
 def take_clean_shutdown(files: FileSystem, directory: str) -> bool:
-    """Whether the last stop was clean. The mark is gone then, also after a power loss: it holds for one start."""
+    """Whether the last stop was clean. The mark does not count from then on: it holds for one start.
+
+    It is marked as taken before it is removed, and that is synced in the file itself. A directory whose sync has failed
+    once may have the name again after a power loss, whatever was synced later. On a full disk there may be no room for
+    that, as in an empty mark of Kafka's: the mark is only removed then.
+    """
     path = f"{directory}/{CLEAN_SHUTDOWN}"
-    if not files.exists(path):
+    try:
+        content = files.read_file(path)
+    except FileNotFoundError:
         return False
+    try:
+        _mark_taken(files, path)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
     files.remove(path)
     files.sync_dir(directory)
-    return True
+    return TAKEN not in content
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetaProperties:
+def _mark_taken(files: FileSystem, path: str) -> None:
+    fd = files.open(path)
+    try:
+        files.append_all(fd, TAKEN)
+        files.sync(fd)
+    finally:
+        files.close(fd)
+
+
+class MetaProperties(NamedTuple):
     """Whose log directory this is. Version 0 is that of ZooKeeper mode, 1 that of KRaft (node.id for broker.id)."""
 
     version: int = 0

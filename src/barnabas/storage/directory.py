@@ -24,6 +24,7 @@ from barnabas.model.errors import StartupError, StorageFailed
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import DamagedCheckpoint, MetaProperties
 from barnabas.storage.files import NO_ROOM, SHORTAGES, UnknownState
+from barnabas.storage.flush_times import FlushTimes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -95,6 +96,7 @@ class LogDirectory:
         self.logs: dict[TopicPartition, Log] = {}
         self._lock: int | None = None
         self._trash: deque[Trash] = deque()
+        self.flush_times = FlushTimes()
 
     def fail(self, error: OSError, doing: str, *, undone: bool = True) -> StorageFailed:
         """Stop writing here; returns the error to raise. `undone`: what was begun left no trace."""
@@ -278,7 +280,7 @@ class LogDirectory:
                 continue
             except OSError as error:
                 logger.warning(
-                    "Files of deleted segments or partitions were not removed (%s): %s.", ", ".join(trash.paths), error
+                    "Could not remove files of deleted segments or partitions (%s): %s", ", ".join(trash.paths), error
                 )
                 if isinstance(error, UnknownState):
                     self.fail(error, "removing files")

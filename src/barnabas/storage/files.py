@@ -12,7 +12,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -165,6 +164,8 @@ class FileSystem:
         if Path(path).is_symlink():
             Path(path).unlink()
         else:
+            import shutil  # here: it brings all formats of archives, and few brokers remove a directory
+
             shutil.rmtree(path, ignore_errors=False)
 
     def make_dir(self, path: str) -> None:
@@ -182,14 +183,18 @@ class FileSystem:
             self.sync_dir(str(made.parent))
 
     def entries(self, path: str) -> list[DirEntry]:
-        """The names in a directory, unsorted."""
+        """The names in a directory, unsorted; without files that are removed meanwhile, as old segments are."""
         found_entries = []
         with self._scan(path) as found:
             for entry in found:
                 if entry.is_dir():
                     found_entries.append(DirEntry(entry.name, True, 0))
-                else:
+                    continue
+                try:
                     found_entries.append(DirEntry(entry.name, False, entry.stat().st_size))
+                except FileNotFoundError:
+                    if entry.is_symlink():  # to a file that is lost
+                        raise
         return found_entries
 
     def subdirectories(self, path: str) -> list[str]:

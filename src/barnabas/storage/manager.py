@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from barnabas.model.clock import Clock
+    from barnabas.storage.flush_times import FlushTimes
+    from barnabas.storage.recovery.directory_loading import RecoveryProgress
     from barnabas.storage.strays import Stray
 
 logger = logging.getLogger(__name__)
@@ -61,13 +63,13 @@ class LogManager:
         files: FileSystem | None = None,
         recovery_threads: int = 1,
         max_open_files: int | None = None,
+        make_pool: Callable[[FileSystem, int], FilePool] = FilePool,
         producer_id_expiration_ms: int = DAY_MS,
         flush_queue: FlushQueue | None = None,
         make_executor: Callable[[int, str], Executor] = ThreadPoolExecutor,
     ) -> None:
-        if max_open_files is None:
-            max_open_files = max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4, 64)
-        self.pool = FilePool(files or FileSystem(), max_open_files)
+        max_open_files = max_open_files or max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4, 64)
+        self.pool = make_pool(files or FileSystem(), max_open_files)
         default_config = default_config or LogConfig()
         self._clock = clock
         self._checkpoints = CheckpointWriter()
@@ -148,6 +150,16 @@ class LogManager:
                 return properties.cluster_id
         return None
 
+    @property
+    def flush_times(self) -> list[FlushTimes]:
+        """How long syncs took, of each directory."""
+        return [store.flush_times for store in self._directories.values()]
+
+    @property
+    def progress(self) -> RecoveryProgress:
+        """How far `load` is."""
+        return self._loader.progress
+
     # Starting
 
     def load(self, *, broker_id: int, cluster_id: str, configs: Mapping[str, LogConfig]) -> None:
@@ -196,6 +208,7 @@ class LogManager:
                 self._set_aside_double(self._logs[log.tp], log)
             else:
                 self._logs[log.tp] = store.logs[log.tp] = log
+            _ = log.topic_id  # read here: on the event loop, which needs all of them, it would be a file for each log
         if not loaded.clean:
             for log in store.logs.values():  # before anything is written after what was cut
                 self._checkpoints.lower(log)
@@ -216,7 +229,7 @@ class LogManager:
         stray = self._strays.set_aside(log)
         self._checkpoints.forget(log)
         log.store.torn.discard(log.tp)
-        self._strays.write_offsets([stray])
+        self._strays.write_offsets(stray)
         logger.warning(
             "%s is in two log directories, for two topics of this name: %s is kept as %s, and used if it is the one of "
             "the topic that there is now.",
@@ -353,11 +366,16 @@ class LogManager:
         return stray
 
     def write_stray_offsets(self, kept: Iterable[Stray]) -> set[str]:
-        """Note beside logs that stay set aside what is known of their offsets. Waits for the file system.
+        """Note beside logs that stay set aside what is known of their offsets. Waits as `set_aside` does.
 
         Returns the paths of those where that failed, as on a full disk.
         """
-        return self._strays.write_offsets(kept)
+        failed = set()
+        for stray in kept:
+            with self._names_lock:  # for each alone: whoever takes one back writes the same file
+                if not self._strays.write_offsets(stray):
+                    failed.add(stray.path)
+        return failed
 
     def delete_stray(self, stray: Stray) -> bool:
         """Have a log that was set aside removed for good, after file.delete.delay.ms; False if it was taken back.
@@ -389,7 +407,7 @@ class LogManager:
                 try:
                     self._checkpoints.write(store)
                 except StorageFailed as error:
-                    logger.warning("The checkpoints of %s were not written: %s.", store.path, error)
+                    logger.warning("Could not write the checkpoints of %s: %s", store.path, error)
 
     def checkpoint_cleaned(self, log: Log) -> None:
         """Write up to where logs are clean, after `log` was cleaned. Waits for the disk."""

@@ -150,17 +150,16 @@ class StrayLogs:
         stray.store.discard((path,), now_ms + stray.delete_delay_ms, is_dir=True)
         return True
 
-    def write_offsets(self, kept: Iterable[Stray]) -> set[str]:
-        """Note beside logs that stay set aside what is known of their offsets. Waits for the file system.
+    def write_offsets(self, stray: Stray) -> bool:
+        """Note beside a log what is known of its offsets, if it is still set aside. Waits for the file system.
 
-        Returns the paths of those where that failed, as on a full disk.
+        False if that failed, as on a full disk.
         """
-        failed = set()
-        for stray in kept:
-            if stray.offsets is not None:
-                try:
-                    strays.write_offsets(stray.store, stray.path, stray.offsets)
-                except (BarnabasError, OSError) as error:  # it may have been taken back, or removed, meanwhile
-                    logger.info("The offsets of %s were not written into it: %s.", stray.path, error)
-                    failed.add(stray.path)
-        return failed
+        if stray.offsets is None or stray not in self._strays.get(stray.key, []):
+            return True
+        try:
+            strays.write_offsets(stray.store, stray.path, stray.offsets)
+        except (BarnabasError, OSError) as error:
+            logger.info("Could not write the offsets of %s into it: %s", stray.path, error)
+            return False
+        return True

@@ -133,8 +133,9 @@ def list_strays(directory: Path) -> list[FoundStray]:
     for path in sorted(directory.iterdir()):
         moved = moved_from(path.name)
         if moved is not None and moved.suffix == "stray" and path.is_dir():
-            size = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
-            found.append(FoundStray(path, moved.topic, moved.partition, topic_id_of(FileSystem(), str(path)), size))
+            files = FileSystem()
+            size = sum(entry.size for entry in files.entries(str(path)))
+            found.append(FoundStray(path, moved.topic, moved.partition, topic_id_of(files, str(path)), size))
     return found
 
 

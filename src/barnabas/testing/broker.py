@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from barnabas.protocol.faults import SOCKET_VARIABLE
+from barnabas.model.environment import FAULTS_SOCKET, READY_FD
 from barnabas.testing.faults import BrokerFailed, BrokerFaults, PrivateSocket
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Broker", "BrokerFailed"]
 
-READY_VARIABLE: Final = "BARNABAS_READY_FD"
-"""Names the pipe on which a broker says that it is ready (see `cli/start/service`)."""
 PORTS: Final = range(20_000, 32_000)
 """Below those that the system gives to outgoing connections: while a broker that will come back is down, no client can
 be given its port."""
@@ -224,7 +222,7 @@ class Broker:
                     stdout=log,
                     stderr=log,
                     pass_fds=(writer,),
-                    env={**os.environ, READY_VARIABLE: str(writer), SOCKET_VARIABLE: str(private.path)},
+                    env={**os.environ, READY_FD: str(writer), FAULTS_SOCKET: str(private.path)},
                     start_new_session=True,
                 )
             os.close(writer)

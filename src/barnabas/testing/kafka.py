@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 CLOSE_SECONDS: Final = 5.0
 """How long a producer may still deliver when the test is over."""
 LONGEST_NAME: Final = 80
+DEAD_LETTERS: Final = "dlq."
+"""How the names of topics for dead letters begin, unless a broker is told otherwise."""
 MOST_DELETIONS: Final = 3
 """A client that is still open may ask for a topic again and again."""
 
@@ -157,6 +159,22 @@ class KafkaForTest(ABC):
         with ClusterAdmin(self.bootstrap_servers, security) as cluster:
             cluster.configs.alter(EntityType.GROUPS, group, add=texts, delete=())
 
+    def dead_letter_topic(self, group: str, *, copies: bool = True) -> str:
+        """Make a topic for the dead letters of a group, let the group have it, and return its name.
+
+        What `records` finds there says which messages the group has given up: `DeadLetter.of(record)`. With `copies`
+        their keys, values and headers are there, too.
+        """
+        self._topics += 1
+        made = f"{DEAD_LETTERS}{self.name(f'topic-{self._topics}')}"
+        configs = {"errors.deadletterqueue.group.enable": "true"}
+        self._own_admin.create_topic(made, 1, self.copies, configs=configs)
+        copying = str(copies).lower()
+        self.configure_group(
+            group, {"errors.deadletterqueue.topic.name": made, "errors.deadletterqueue.copy.record.enable": copying}
+        )
+        return made
+
     def async_admin(self) -> AsyncAdmin:
         """An admin client for `async with`."""
         from barnabas.clients import AsyncAdmin
@@ -255,7 +273,11 @@ class KafkaForTest(ABC):
         if self._brokers.running:
             with self._own_admin as admin:
                 for _ in range(MOST_DELETIONS):
-                    mine = [name for name in admin.topic_names() if name.startswith(f"{self.prefix}.")]
+                    mine = [
+                        name
+                        for name in admin.topic_names()
+                        if name.removeprefix(DEAD_LETTERS).startswith(f"{self.prefix}.")
+                    ]
                     if not mine:
                         break
                     admin.delete_topics(mine)

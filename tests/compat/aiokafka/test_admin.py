@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaProducer, TopicPartition
@@ -10,21 +11,19 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from tests.compat.conftest import TopicMaker
 
 
-def run(bootstrap: str, work: Callable[[AIOKafkaAdminClient], Awaitable[None]]) -> None:
-    async def with_client() -> None:
-        client = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-        await client.start()
-        try:
-            await work(client)
-        finally:
-            await client.close()
-
-    asyncio.run(with_client())
+@asynccontextmanager
+async def admin(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
+    client = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await client.start()
+    try:
+        yield client
+    finally:
+        await client.close()
 
 
 async def reached(condition: Callable[[], Awaitable[bool]]) -> None:
@@ -40,8 +39,8 @@ async def configs(client: AIOKafkaAdminClient, topic: str) -> dict[str, Any]:
     return {entry[0]: entry[1] for entry in entries}
 
 
-def test_a_topic_is_made_described_grown_and_deleted(bootstrap: str, unused_topic: str) -> None:
-    async def work(client: AIOKafkaAdminClient) -> None:
+async def test_a_topic_is_made_described_grown_and_deleted(bootstrap: str, unused_topic: str) -> None:
+    async with admin(bootstrap) as client:
         made = await client.create_topics([NewTopic(unused_topic, 2, 1, topic_configs={"segment.ms": "70000"})])
         assert [(topic, error) for topic, error, *_ in made.topic_errors] == [(unused_topic, 0)]
         again = await client.create_topics([NewTopic(unused_topic, 2, 1)])
@@ -64,13 +63,11 @@ def test_a_topic_is_made_described_grown_and_deleted(bootstrap: str, unused_topi
 
         await reached(is_gone)
 
-    run(bootstrap, work)
 
-
-def test_configs_are_described_and_altered(bootstrap: str, new_topic: TopicMaker) -> None:
+async def test_configs_are_described_and_altered(bootstrap: str, new_topic: TopicMaker) -> None:
     topic = new_topic(1, {"retention.ms": "5000000"})
 
-    async def work(client: AIOKafkaAdminClient) -> None:
+    async with admin(bootstrap) as client:
         assert (await configs(client, topic))["retention.ms"] == "5000000"
         resource = ConfigResource(ConfigResourceType.TOPIC, topic, {"segment.ms": "80000"})
         [response] = await client.alter_configs([resource])
@@ -82,17 +79,13 @@ def test_configs_are_described_and_altered(bootstrap: str, new_topic: TopicMaker
 
         await reached(altered)
 
-    run(bootstrap, work)
 
-
-def test_records_are_deleted(bootstrap: str, new_topic: TopicMaker) -> None:
+async def test_records_are_deleted(bootstrap: str, new_topic: TopicMaker) -> None:
     topic = new_topic()
 
-    async def work(client: AIOKafkaAdminClient) -> None:
+    async with admin(bootstrap) as client:
         async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
             for _ in range(20):
                 await producer.send_and_wait(topic, b"x", partition=0)
         place = TopicPartition(topic, 0)
         assert await client.delete_records({place: RecordsToDelete(before_offset=7)}) == {place: 7}
-
-    run(bootstrap, work)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -13,13 +14,15 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.compat.bad_input.victim import CREATE_TOPICS, MEMORY, OPENED, TOPIC, Victim, end_offset, produce
+from tests.history.tampering import TOO_LONG, Tampering
 from tests.support.brokers import Barnabas
 from tests.support.groups import QUICK
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection, batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 MAX_FRAME: Final = 4_000_000
 
@@ -32,15 +35,29 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
             make_topics(bystander)
             yield Victim(given_bootstrap, bystander, lambda: 0)
         return
-    process = Barnabas(tmp_path_factory.mktemp("victim"), {**QUICK, "socket.request.max.bytes": str(MAX_FRAME)})
-    with process, Connection(process.bootstrap) as bystander:
+    folder = tmp_path_factory.mktemp("victim")
+    with (
+        bounded(folder, {"socket.request.max.bytes": str(MAX_FRAME)}) as process,
+        Connection(process.bootstrap) as bystander,
+    ):
         make_topics(bystander)
         yield Victim(process.bootstrap, bystander, process.anonymous_memory)
         assert process.stop() == 0
-        assert "Traceback" not in process.output(), "bad input should be foreseen, not an accident"
         command = [sys.executable, "-m", "barnabas.cli.main", "log", "check", str(process.data)]
         checked = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert checked.returncode == 0, checked.stdout
+
+
+@contextlib.contextmanager
+def bounded(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[Barnabas]:
+    """A broker whose event loop takes no long step until it is stopped, and whose log has no traceback."""
+    tampering = Tampering(folder / "steps")
+    with Barnabas(folder, {**QUICK, **(settings or {})}, env=tampering.environment) as process:
+        yield process
+        process.stop()
+        longest = tampering.longest_step()
+        assert 0 < longest.seconds < TOO_LONG, longest
+        assert "Traceback" not in process.output(), "bad input should be foreseen, not an accident"
 
 
 def make_topics(connection: Connection) -> None:

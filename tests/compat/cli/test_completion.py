@@ -36,7 +36,7 @@ def found(*words: str) -> list[str]:
 
 
 def test_commands_options_and_words() -> None:
-    assert completed("top") == ["topics"]
+    assert completed("top") == ["top", "topics"]
     assert completed("topics", "--cre") == ["--create"]
     assert completed("consume", "--value-format", "pro") == ["protobuf"]
 

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import re
+import shlex
 import shutil
 import signal
 import ssl
@@ -22,8 +23,10 @@ from click.testing import CliRunner
 
 from barnabas.cli.main import cli as program
 from barnabas.cli.security import cluster, folder
+from barnabas.cli.security.certificate import certificate
 from barnabas.cli.security.plan import make_plan
 from barnabas.cli.users.places import Tree
+from barnabas.net.authority import hosts_of_certificate
 from tests.support import java
 from tests.support.processes import free_port
 
@@ -82,14 +85,32 @@ def test_java_uses_the_properties_as_they_are(walk: tuple[Path, str, str]) -> No
 def test_no_secret_is_in_a_log_or_in_the_list_of_processes(walk: tuple[Path, str, str]) -> None:
     here, _, told = walk
     files = "".join(file.read_text() for file in (here / "data.security").glob("*.properties"))
-    secrets = set(re.findall(r"(?:password=\"?|secret\.key=)([\w-]{16,})", files))
-    assert len(secrets) == 4
+    secrets = set(re.findall(r"(?:password=\"?|secret\.key=|encoder\.secret=)([\w-]{16,})", files))
+    assert len(secrets) == 5
     shown = told + "".join((here / "data" / str(number) / "barnabas.log").read_text() for number in range(3))
     for number in range(3):
         pid = (here / "data" / str(number) / "barnabas.pid").read_text().strip()
         for name in ("cmdline", "environ"):
             shown += Path(f"/proc/{pid}/{name}").read_bytes().decode(errors="replace")
     assert not [secret for secret in secrets if secret in shown]
+
+
+def test_a_password_that_is_set_while_brokers_run_is_stored_encrypted(walk: tuple[Path, str, str]) -> None:
+    here, address, _ = walk
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+    name = "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config"
+    login = f'{name}=[{module} username="x" password="set-meanwhile";]'
+    admin = ("--bootstrap-server", address, "--command-config", "data.security/admin.properties")
+    done = barnabas(here, "configs", "--alter", "--broker", "2", "--add-config", login, *admin)
+    assert done.returncode == 0, done.stderr
+    stored = b"".join(path.read_bytes() for path in here.rglob("*metadata*") if path.is_file())
+    assert b"encryptedPassword:" in stored
+    assert b"set-meanwhile" not in stored
+    shown = barnabas(here, "configs", "--describe", "--broker", "2", *admin)
+    assert name in shown.stdout
+    assert "set-meanwhile" not in shown.stdout
+    done = barnabas(here, "configs", "--alter", "--broker", "2", "--delete-config", name, *admin)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture
@@ -254,3 +275,19 @@ def test_another_certificate_is_made_and_none_is_overwritten(here: Path) -> None
     context = ssl.create_default_context(cafile=here / "data.security" / "ca.pem")
     context.load_cert_chain(here / "alice.pem")
     assert stat.S_IMODE((here / "alice.pem").stat().st_mode) == 0o600
+
+
+def test_a_certificate_that_expires_is_replaced_as_the_help_says(here: Path) -> None:
+    """The new one has all names of the old one: a broker refuses one that lacks some."""
+    assert init("--host", "one.example").exit_code == 0
+    old = here / "data.security" / "broker.pem"
+    (example,) = (line for line in certificate.examples if "--like" in line[1])
+    words = shlex.split(example[1].partition("&&")[0])
+    assert CliRunner().invoke(program, words[1:]).exit_code == 0
+    names = hosts_of_certificate(old.read_text())
+    assert {"localhost", "127.0.0.1", "one.example"} < set(names)
+    assert hosts_of_certificate((here / "new.pem").read_text()) == names
+    refused = CliRunner().invoke(
+        program, ["security", "certificate", "x", "--like", str(old.with_name("ca.key")), "--out", "x"]
+    )
+    assert (refused.exit_code, "no certificate that can be read" in refused.output) == (1, True)

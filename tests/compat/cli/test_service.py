@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.cli.start.service import is_running
+from barnabas.cli.start.service import is_running, read_pid
 from tests.support.brokers import Barnabas
 from tests.support.processes import free_port
 from tests.support.waiting import wait_until
@@ -175,6 +175,30 @@ def test_a_cluster_in_the_background_is_ended_by_one_stop(cli: Cli, tmp_path: Pa
         assert (stopped.returncode, stopped.stderr) == (0, "")
         assert not any(is_running(data / str(number)) for number in range(2))
         assert cli("stop", "--data", data).stdout == f"No broker is running on {data}.\n"
+    finally:
+        for pid in filter(exists, pids):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_a_cluster_in_the_background_is_restarted_broker_by_broker(cli: Cli, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    words = ("--brokers", "2", "--listen", f"127.0.0.1:{free_port(2)}", "--data", data)
+    started = cli("start", "--daemon", *words)
+    pids = [int(pid) for pid in re.findall(r"It is process (\d+)", started.stdout)]
+    try:
+        assert (started.returncode, len(pids)) == (0, 2), started
+        restarted = cli("restart", *words, "--set", "num.partitions=3")
+        pids += [int(pid) for pid in re.findall(r"It is process (\d+)", restarted.stdout)]
+        assert (restarted.returncode, len(set(pids))) == (0, 4), restarted
+        assert restarted.stdout.splitlines()[0] == f"Restarting the broker on {data / '0'} (1 of 2)."
+        assert restarted.stdout.splitlines()[-1] == "All brokers were restarted."
+        assert [read_pid(data / str(number)) for number in range(2)] == pids[2:]
+        wrong = cli("restart", *words, "--set", "num.partitions=few")
+        assert (wrong.returncode, "num.partitions" in wrong.stderr) == (1, True), wrong
+        refused = cli("restart", "--data", data)
+        assert f"{data} has 2 brokers: repeat the options" in refused.stderr
+        assert [read_pid(data / str(number)) for number in range(2)] == pids[2:], "nothing was stopped"
+        assert cli("stop", *words).stdout.count("Stopped the broker") == 2
     finally:
         for pid in filter(exists, pids):
             os.kill(pid, signal.SIGKILL)

@@ -16,19 +16,27 @@ if TYPE_CHECKING:
     from tests.compat.cli.conftest import Cli
 
 NOISE = varint(20) + b"\xff" * 20
+GZIP = 1
+TOPICS = {"t": (1, 0), "noise-first": (0, 0), "packed": (1, GZIP)}
+"""The offset of the batch that is noise, and its attributes. Behind that of `packed` is a record that can be read."""
+TIMEOUT = ("--timeout-ms", "1500")
+UNTIL_END = ("--until-end",)
 
 
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker whose topic t has a record, a batch of noise as brokers once stored it, and nothing after it."""
+    """A broker whose topics have a batch of noise, as brokers once stored it."""
     folder = tmp_path_factory.mktemp("broker")
     with Barnabas(folder) as broker:
-        make(broker.bootstrap, "t", b"good")
-        make(broker.bootstrap, "noise-first", b"good")
+        for topic in TOPICS:
+            make(broker.bootstrap, topic, b"good")
         broker.stop()
         data = broker.data
-    for topic, offset in (("t", 1), ("noise-first", 0)):
-        write_noise(data / f"{topic}-0" / "00000000000000000000.log", offset)
+    for topic, (offset, attributes) in TOPICS.items():
+        log = data / f"{topic}-0" / "00000000000000000000.log"
+        write_noise(log, offset, attributes)
+        if topic == "packed":
+            log.write_bytes(log.read_bytes() + of_epoch_0(batch([b"after"], base_offset=offset + 1)))
     (data / ".kafka_cleanshutdown").unlink()
     with Barnabas(folder) as broker:
         yield broker.bootstrap
@@ -42,28 +50,46 @@ def make(bootstrap: str, topic: str, value: bytes) -> None:
     assert producer.flush(30) == 0
 
 
-def write_noise(log: Path, offset: int) -> None:
+def write_noise(log: Path, offset: int, attributes: int) -> None:
     """Let the batch at this offset be noise, with a header and a CRC that fit."""
     before = log.read_bytes() if offset else b""
-    noise = bytearray(batch([b"x"], records=NOISE, base_offset=offset))
-    noise[12:16] = bytes(4)  # the leader epoch
-    log.write_bytes(before + noise)
+    log.write_bytes(before + of_epoch_0(batch([b"x"], records=NOISE, base_offset=offset, attributes=attributes)))
 
 
-@pytest.mark.parametrize("end", [("--timeout-ms", "500"), ("--until-end",), ("--max-messages", "2")])
-@pytest.mark.parametrize(("topic", "offset"), [("t", 1), ("noise-first", 0)])
+def of_epoch_0(data: bytes) -> bytes:
+    return data[:12] + bytes(4) + data[16:]
+
+
+@pytest.mark.parametrize(
+    ("topic", "end"),
+    [
+        ("t", UNTIL_END),
+        ("t", TIMEOUT),
+        ("t", ("--max-messages", "2")),
+        ("noise-first", UNTIL_END),
+        ("packed", TIMEOUT),
+        ("packed", UNTIL_END),
+    ],
+)
 def test_consume_names_what_cannot_be_read_and_fails(
-    bootstrap: str, cli: Cli, end: tuple[str, ...], topic: str, offset: int
+    bootstrap: str, cli: Cli, topic: str, end: tuple[str, ...]
 ) -> None:
+    offset, _ = TOPICS[topic]
     done = cli("consume", "--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning", *end)
-    assert done.returncode == 1
+    assert done.returncode == 1, done.stderr
     assert f"{topic} partition 0: the batch at offset {offset} cannot be read" in done.stderr
     assert done.stdout.split() == ["good"] * offset
 
 
-def test_consume_can_step_over_it(bootstrap: str, cli: Cli) -> None:
-    words = ("--from-beginning", "--until-end", "--skip-message-on-error")
-    done = cli("consume", "--bootstrap-server", bootstrap, "--topic", "t", *words)
-    assert done.returncode == 0
+@pytest.mark.parametrize(
+    ("topic", "end", "readable"),
+    [("t", UNTIL_END, ["good"]), ("packed", UNTIL_END, ["good", "after"]), ("packed", TIMEOUT, ["good", "after"])],
+)
+def test_consume_can_step_over_it(
+    bootstrap: str, cli: Cli, topic: str, end: tuple[str, ...], readable: list[str]
+) -> None:
+    words = ("--from-beginning", "--skip-message-on-error", *end)
+    done = cli("consume", "--bootstrap-server", bootstrap, "--topic", topic, *words)
+    assert done.returncode == 0, done.stderr
     assert "Going on at offset 2" in done.stderr
-    assert done.stdout.split() == ["good"]
+    assert done.stdout.split() == readable

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from barnabas.clients.queue.message import QueueMessage
 
-LOCK_SECONDS = 1.5
+LOCK_SECONDS = 1.0
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "share.coordinator.state.topic.replication.factor": "1",
@@ -36,6 +36,7 @@ SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "1",
     "group.share.record.lock.duration.ms": str(round(LOCK_SECONDS * 1000)),
     "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.assignment.interval.ms": "0",
     "group.share.heartbeat.interval.ms": "500",
     "group.share.min.heartbeat.interval.ms": "500",
 }
@@ -108,7 +109,7 @@ def test_a_message_is_tried_again_until_it_is_done_or_rejected(kafka: str, topic
                 message.retry()
             else:
                 message.done().result(PATIENCE)
-        assert worker.get(0.5) is None
+        assert worker.get(0.3) is None
     assert sorted(tried) == [(0, 1), (1, 1), (1, 2), (2, 1), (2, 2), (2, 3)]
 
 
@@ -116,7 +117,7 @@ def test_an_error_sends_a_message_back_until_its_deliveries_are_used_up(kafka: s
     send(kafka, topic, 1)
     deliveries: list[int] = []
     with queue(kafka, topic) as worker:
-        while (message := worker.get(PATIENCE if len(deliveries) < 5 else 1.0)) is not None:
+        while (message := worker.get(PATIENCE if len(deliveries) < 5 else 0.3)) is not None:
             deliveries.append(message.deliveries)
             with pytest.raises(ZeroDivisionError), message:
                 raise ZeroDivisionError
@@ -128,11 +129,11 @@ def test_long_work_keeps_its_message(kafka: str, topic: str) -> None:
     with queue(kafka, topic) as worker, queue(kafka, topic) as other:
         message = worker.get(PATIENCE)
         assert message is not None
-        until = time.monotonic() + LOCK_SECONDS * 1.3
-        assert other.get(LOCK_SECONDS * 1.3) is None
+        until = time.monotonic() + LOCK_SECONDS * 1.5
+        assert other.get(LOCK_SECONDS * 1.5) is None
         assert time.monotonic() >= until
         message.done().result(PATIENCE)
-        assert other.get(0.5) is None
+        assert other.get(0.3) is None
 
 
 def test_work_that_takes_too_long_loses_its_message(kafka: str, topic: str) -> None:

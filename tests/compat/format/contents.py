@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 import time
+from functools import partial
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from tests.compat.messages import Message
+from tests.support.waiting import wait_until
 
 
 class Stored(NamedTuple):
@@ -56,16 +58,27 @@ def produce(producer: Producer, topic: str, partition: int, messages: list[Messa
         if error is not None:
             failures.append(error)
 
+    def is_taken(message: Message) -> bool:
+        """False while a broker that has just started says that there is no such topic."""
+        try:
+            producer.produce(
+                topic,
+                message.value,
+                message.key,
+                partition=partition,
+                timestamp=message.timestamp,
+                headers=list(message.headers),
+                on_delivery=on_delivery,
+            )
+        except KafkaException as refused:
+            if refused.args[0].code() != KafkaError._UNKNOWN_TOPIC:
+                raise
+            producer.list_topics(topic, 10)
+            return False
+        return True
+
     for message in messages:
-        producer.produce(
-            topic,
-            message.value,
-            message.key,
-            partition=partition,
-            timestamp=message.timestamp,
-            headers=list(message.headers),
-            on_delivery=on_delivery,
-        )
+        wait_until(partial(is_taken, message), f"{topic} to be known", 30)
     assert producer.flush(60) == 0
     assert not failures
 

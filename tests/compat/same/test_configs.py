@@ -32,13 +32,20 @@ OTHERWISE: Final = {
     "sasl.kerberos.principal.to.local.rules",
 }
 
+SINCE_4_4: Final = {
+    "errors.deadletterqueue.copy.record.enable",
+    "errors.deadletterqueue.group.enable",
+    "errors.deadletterqueue.topic.name",
+}
+"""Keys of topics and groups that the Kafka beside us does not have yet."""
+
 
 def described(scene: Scene, kind: int, name: str) -> dict[str, dict[str, Any]]:
     resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
     body = {"resources": [resource], "include_synonyms": True, "include_documentation": False}
     [result] = plain(scene.connection.ask(DESCRIBE_CONFIGS, 4, body))["results"]
     assert result["error_code"] == 0
-    return {entry.pop("name"): entry for entry in result["configs"]}
+    return {entry.pop("name"): entry for entry in result["configs"] if entry["name"] not in SINCE_4_4}
 
 
 def broker_id(scene: Scene) -> str:

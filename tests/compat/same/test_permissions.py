@@ -69,6 +69,18 @@ OPERATIONS: Final = {
 
 ELSEWHERE: Final = {"config_source", "records"}
 """What other tests compare."""
+NEWER: Final = {"errors.deadletterqueue.group.enable"}
+"""Settings that this version of Kafka does not have yet."""
+NOWHERE: Final = uuid.UUID(int=99)
+STATE_APIS: Final = {
+    "InitializeShareGroupState": 83,
+    "ReadShareGroupState": 84,
+    "WriteShareGroupState": 85,
+    "DeleteShareGroupState": 86,
+    "ReadShareGroupStateSummary": 87,
+}
+"""What brokers ask each other about share groups."""
+DENIED: Final = 29
 ON_PURPOSE: Final = {
     "AlterPartitionReassignments": "responses",
     "ElectLeaders": "replica_election_results",
@@ -171,11 +183,23 @@ def without(answer: Any, name: str) -> Any:
     return answer
 
 
+def without_ids(answer: Any) -> Any:
+    """Offsets of share groups, without the ids of topics that were refused: Kafka tells whether there are some."""
+    if isinstance(answer, dict):
+        for topic in answer.get("responses", ()):
+            if all(part["error_code"] == DENIED for part in topic.get("partitions", ())):
+                topic.pop("topic_id", None)
+    return answer
+
+
 def ordered(answer: Any) -> Any:
     """An answer whose lists have one order, whoever made them."""
     if isinstance(answer, dict):
         return {key: ordered(value) for key, value in answer.items() if key not in ELSEWHERE}
-    return sorted(map(ordered, answer), key=repr) if isinstance(answer, list) else answer
+    if not isinstance(answer, list):
+        return answer
+    known = [each for each in answer if not isinstance(each, dict) or each.get("name") not in NEWER]
+    return sorted(map(ordered, known), key=repr)
 
 
 def rule(kind: int, name: str, pattern: int, operation: int, permission: int, host: str = CLIENT) -> dict[str, Any]:
@@ -359,6 +383,14 @@ def share_requests(names: list[str]) -> Iterator[tuple[str, int, int, dict[str, 
     topics = [{"topic_name": name, "partitions": starts} for name in names]
     yield "AlterShareGroupOffsets", 91, 0, {"group_id": "g-shared", "topics": topics}
     yield "DeleteShareGroupOffsets", 92, 0, {"group_id": "g-nobody", "topics": [{"topic_name": name} for name in names]}
+    for group in groups:
+        member = {"group_id": group, "member_id": "nobody", "share_session_epoch": 7, "topics": []}
+        limits = {"max_wait": 0, "min_bytes": 1, "max_bytes": 1000, "max_records": 1, "batch_size": 1}
+        yield f"ShareFetch of {group}", 78, 1, {**member, **limits, "forgotten_topics_data": []}
+        yield f"ShareAcknowledge of {group}", 79, 1, member
+    states = [{"topic_id": NOWHERE, "partitions": [{"partition": 0}]}]
+    for name, key in STATE_APIS.items():
+        yield name, key, 0, {"group_id": "g-shared", "topics": states}
 
 
 @pytest.fixture(scope="module")
@@ -388,6 +420,8 @@ def test_every_api_answers_the_same_under_random_acls(sides: tuple[Side, Side]) 
             name, key, version, _ = ours
             mine, real = (side.ask(key, version, body) for side, (*_, body) in zip(sides, (ours, theirs), strict=True))
             mine, real = (without(each, ON_PURPOSE.get(name, "")) for each in (mine, real))
+            if name == "AlterShareGroupOffsets":
+                mine, real = without_ids(mine), without_ids(real)
             if mine != real:
                 differences.append({"request": name, "rules": rules, "Barnabas": mine, "Kafka": real})
     names = {difference["request"] for difference in differences}

@@ -6,14 +6,27 @@ its own affair.
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 import pytest
 
+from barnabas.machines.shares.coordinator import ShareCoordinator, ShareKey
+from barnabas.machines.shares.settings import ShareCoordinatorSettings
 from barnabas.model.ids import uuid_to_text
+from barnabas.protocol.records.batch import HEADER_SIZE, read_header
+from barnabas.protocol.records.records import read_records
 from tests.compat.same.play import Play, Story, play, show
-from tests.compat.same.scene import FIND_COORDINATOR, INCREMENTAL_ALTER_CONFIGS, PRODUCE
+from tests.compat.same.scene import (
+    DELETE_RECORDS,
+    FIND_COORDINATOR,
+    INCREMENTAL_ALTER_CONFIGS,
+    INIT_PRODUCER_ID,
+    LIST_OFFSETS,
+    PRODUCE,
+)
 from tests.compat.same.test_groups_share import GROUP_RESOURCE, SET, enter
 from tests.support.group_wire import (
     DELETE_SHARE_GROUP_STATE,
@@ -24,10 +37,13 @@ from tests.support.group_wire import (
     SHARE_FETCH,
     WRITE_SHARE_GROUP_STATE,
 )
+from tests.support.transaction_wire import ADD_PARTITIONS, END_TXN, adding, ending, registering
 from tests.support.waiting import wait_until
 from tests.support.wire import batch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.compat.same.scene import Scene
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
@@ -181,10 +197,11 @@ class Worker:
             self.epoch += 1
 
 
-def work(p: Play, *sizes: int) -> dict[str, Any]:
+def work(p: Play, *sizes: int, isolation: str = "read_uncommitted") -> dict[str, Any]:
     """A topic with batches of so many records, which the group reads from the beginning."""
-    change = {"name": "share.auto.offset.reset", "config_operation": SET, "value": "earliest"}
-    resource = {"resource_type": GROUP_RESOURCE, "resource_name": p.group, "configs": [change]}
+    wanted = {"share.auto.offset.reset": "earliest", "share.isolation.level": isolation}
+    changes = [{"name": name, "config_operation": SET, "value": value} for name, value in wanted.items()]
+    resource = {"resource_type": GROUP_RESOURCE, "resource_name": p.group, "configs": changes}
     p.scene.connection.ask(INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
     topic = p.scene.topic(f"work-{p.group}")
     send(p, topic, *sizes)
@@ -253,11 +270,11 @@ def sessions_that_begin_and_end(p: Play) -> None:
     a.epoch = 1
     a.fetch()
     a.epoch = 0
-    a.fetch(wait_ms=1000)
+    a.first()
     a.epoch = -1
     a.fetch()
     a.epoch = 0
-    a.fetch(wait_ms=1000)
+    a.first()
     for lacking in ({"group_id": None}, {"member_id": ""}, {"member_id": None}, {"member_id": "m" * 37}):
         a.fetch(**lacking)
         a.acknowledge((0, 0, ACCEPT), **lacking)
@@ -294,6 +311,76 @@ def locks_that_are_renewed(p: Play) -> None:
     a.acknowledge((0, 0, ACCEPT), (2, 2, ACCEPT))
 
 
+def transact(p: Play, topic: dict[str, Any], name: str, *, commit: bool | None) -> Callable[[], None]:
+    """Send two records in a transaction, and end it unless `commit` is None; gives what commits it then."""
+    broker, name = p.scene.connection, f"{p.group}-{name}"
+    begun = broker.ask(INIT_PRODUCER_ID, 4, registering(name))
+    assert begun.error_code == 0, begun
+    producer = begun.producer_id, begun.producer_epoch
+    broker.ask(ADD_PARTITIONS, 3, adding(name, producer, (topic, 0)))
+    numbers = {"producer_id": producer[0], "producer_epoch": producer[1], "base_sequence": 0, "attributes": 0x10}
+    data = [{**topic, "partition_data": [{"index": 0, "records": batch([b"one", b"two"], **numbers)}]}]
+    sent = broker.ask(PRODUCE, 9, {"transactional_id": name, "acks": -1, "timeout": 10_000, "topic_data": data})
+    [part] = sent.responses[0].partition_responses
+    assert part.error_code == 0, part
+
+    def end(commit: bool = True) -> None:
+        before = end_of(p, topic)
+        broker.ask(END_TXN, 3, ending(name, producer, commit=commit))
+        wait_until(lambda: end_of(p, topic) > before, "the marker")
+
+    if commit is not None:
+        end(commit)
+    return end
+
+
+def end_of(p: Play, topic: dict[str, Any]) -> int:
+    """Where the partition ends."""
+    asked = [{"partition_index": 0, "timestamp": -1}]
+    answer = p.scene.connection.ask(LIST_OFFSETS, 7, {"replica_id": -1, "topics": [{**topic, "partitions": asked}]})
+    return int(answer.topics[0].partitions[0].offset)
+
+
+def records_of_transactions(p: Play, isolation: str) -> None:
+    """0 and 1 are aborted, 3 and 4 committed, 6 and 7 open; 2 and 5 are markers, 8 is in no transaction."""
+    topic = work(p, isolation=isolation)
+    transact(p, topic, "aborts", commit=False)
+    transact(p, topic, "commits", commit=True)
+    commit = transact(p, topic, "open", commit=None)
+    send(p, topic, 1)
+    a = Worker(p, "A", topic)
+    a.first()
+    a.fetch()
+    a.acknowledge((3, 5, ACCEPT, RELEASE, GAP))
+    a.fetch()
+    commit()
+    a.fetch(wait_ms=5000)
+    a.fetch()
+
+
+def records_that_are_deleted(p: Play) -> None:
+    """Batch by batch: of a batch whose first records are deleted, Kafka delivers these as well."""
+    topic = work(p, 4)
+    a, b = Worker(p, "A", topic), Worker(p, "B", topic)
+    a.first()
+    send(p, topic, 2, 1, 1)
+    delete_before(p, topic, 6)
+    b.first()
+    a.acknowledge((0, 1, ACCEPT), (2, 3, RELEASE))
+    b.acknowledge((6, 7, RELEASE))
+    delete_before(p, topic, 7)
+    a.first()
+    a.acknowledge((7, 7, ACCEPT))
+    b.fetch()
+
+
+def delete_before(p: Play, topic: dict[str, Any], offset: int) -> None:
+    """Delete the records before an offset."""
+    topics = [{"name": topic["name"], "partitions": [{"partition_index": 0, "offset": offset}]}]
+    [answer] = p.scene.connection.ask(DELETE_RECORDS, 2, {"topics": topics, "timeout": 10_000}).topics
+    assert answer.partitions[0].error_code == 0, answer
+
+
 STORIES: Final = {
     "a state that is written": Story(
         a_state_that_is_written, (WRITE_SHARE_GROUP_STATE, READ_SHARE_GROUP_STATE_SUMMARY)
@@ -308,6 +395,13 @@ STORIES: Final = {
     "locks that are renewed": Story(
         locks_that_are_renewed, (SHARE_FETCH, SHARE_ACKNOWLEDGE), {SHARE_FETCH: 2, SHARE_ACKNOWLEDGE: 2}
     ),
+    "records of transactions that are committed": Story(
+        partial(records_of_transactions, isolation="read_committed"), (SHARE_FETCH,), {SHARE_FETCH: 2}
+    ),
+    "records of all transactions": Story(
+        partial(records_of_transactions, isolation="read_uncommitted"), (SHARE_FETCH,), {SHARE_FETCH: 2}
+    ),
+    "records that are deleted": Story(records_that_are_deleted, (SHARE_FETCH,), {SHARE_FETCH: 2}),
 }
 
 
@@ -315,3 +409,52 @@ STORIES: Final = {
 def test_a_story_of_share_partitions_ends_the_same(scenes: tuple[Scene, Scene], name: str) -> None:
     differences = play(scenes, STORIES[name])
     assert not differences, show(differences)
+
+
+# Kafka's records
+
+
+def loaded(log: Path, machine: ShareCoordinator) -> None:
+    """Let a coordinator of ours read a log of Kafka's."""
+    data, position = log.read_bytes(), 0
+    while position + HEADER_SIZE <= len(data) and (header := read_header(data, position)).size:
+        for record in read_records(data[position + HEADER_SIZE : position + header.size], header.record_count):
+            assert record.key is not None
+            machine.replay_bytes(record.key, record.value, -1)
+        position += header.size
+
+
+def test_states_that_kafka_has_written_are_read_as_kafka_reads_them(
+    scenes: tuple[Scene, Scene], caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka = scenes[1]
+    written, worked = (Play(kafka, f"kafkas-{name}", SHARE_FETCH, 2) for name in ("states", "work"))
+    states = States(written).ready()
+    states.initialize(epoch=1, start=-1, partition=1)
+    states.initialize(epoch=3, start=0)
+    for number in range(10):
+        states.write((number, number + 2, number % 2 * 2, 1 + number % 3), start=number // 2, state_epoch=3)
+    records_that_go_to_one_worker(worked)
+    for each in (written, worked):
+        each.close()
+    machine = ShareCoordinator(ShareCoordinatorSettings(), lambda *_: True)
+    for log in Path(kafka.log_dir()).glob("__share_group_state-*/*.log"):
+        loaded(log, machine)
+    found = {key: state for key, state in machine.states.items() if key.group_id in (written.group, worked.group)}
+    assert len(found) == 3
+    assert not caplog.records, "there are records that we cannot read"
+    for key, state in found.items():
+        assert (state.state_epoch, state.start_offset, state.batches) == told_by(kafka, key, state.leader_epoch)
+    assert any(state.batches for state in found.values())
+
+
+def told_by(kafka: Scene, key: ShareKey, leader_epoch: int) -> tuple[int, int, tuple[tuple[int, ...], ...]]:
+    """A state as Kafka answers it."""
+    topics = [{"topic_id": key.topic_id, "partitions": [{"partition": key.partition, "leader_epoch": leader_epoch}]}]
+    answer = kafka.connection.ask(READ_SHARE_GROUP_STATE, 0, {"group_id": key.group_id, "topics": topics})
+    [part] = answer.results[0].partitions
+    assert part.error_code == 0, part
+    batches = [
+        (one.first_offset, one.last_offset, one.delivery_state, one.delivery_count) for one in part.state_batches
+    ]
+    return part.state_epoch, part.start_offset, tuple(batches)

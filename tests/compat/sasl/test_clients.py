@@ -1,16 +1,14 @@
-"""Real clients log in by every mechanism, are refused with a wrong password, and go on when their sessions end."""
+"""Users are added and deleted by real clients and tools, and clients go on when their sessions end.
+
+That clients log in by every mechanism, and are refused with a wrong password, is in `tests/matrix`.
+"""
 
 from __future__ import annotations
 
-import subprocess
 import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
-import aiokafka
-import aiokafka.errors
-import kafka
-import kafka.errors
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import (
@@ -22,7 +20,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from tests.compat.sasl.conftest import MECHANISMS, NAME, PASSWORD, SESSION_MS
+from tests.compat.sasl.conftest import NAME, PASSWORD, SESSION_MS
 from tests.support import java
 from tests.support.waiting import wait_until
 
@@ -72,77 +70,6 @@ def first_error(config: dict[str, Any]) -> KafkaError:
         return errors[0] if errors else None
 
     return wait_until(error, "an error", 30)
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_librdkafka(sasl_broker: SaslBroker, mechanism: str) -> None:
-    topic = f"t-{uuid.uuid4().hex[:8]}"
-    config = librdkafka(sasl_broker, mechanism)
-    make_topic(config, topic)
-    producer = Producer(config)
-    producer.produce(topic, b"hello")
-    assert producer.flush(30) == 0
-    consumer = Consumer({**config, "group.id": topic, "auto.offset.reset": "earliest"})
-    consumer.subscribe([topic])
-    message = wait_until(lambda: consumer.poll(0.5), "the record", 30)
-    assert message.value() == b"hello"
-    consumer.close()
-    for name, password in ((NAME, "wrong"), ("nobody", PASSWORD)):
-        error = first_error(librdkafka(sasl_broker, mechanism, name, password))
-        assert error.code() == KafkaError._AUTHENTICATION
-        assert PASSWORD not in error.str()
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_kafka_python(sasl_broker: SaslBroker, mechanism: str) -> None:
-    def admin(password: str) -> kafka.KafkaAdminClient:
-        return kafka.KafkaAdminClient(
-            bootstrap_servers=sasl_broker.bootstrap,
-            security_protocol="SASL_PLAINTEXT",
-            sasl_mechanism=mechanism,
-            sasl_plain_username=NAME,
-            sasl_plain_password=password,
-            bootstrap_timeout_ms=3000,
-        )
-
-    client = admin(PASSWORD)
-    assert client.describe_cluster()["brokers"]
-    client.close()
-    with pytest.raises(kafka.errors.KafkaError):
-        admin("wrong")
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-async def test_aiokafka(sasl_broker: SaslBroker, mechanism: str) -> None:
-    async def produce(password: str) -> None:
-        producer = aiokafka.AIOKafkaProducer(
-            bootstrap_servers=sasl_broker.bootstrap,
-            security_protocol="SASL_PLAINTEXT",
-            sasl_mechanism=mechanism,
-            sasl_plain_username=NAME,
-            sasl_plain_password=password,
-        )
-        try:
-            await producer.start()
-            await producer.send_and_wait("aiokafka", b"hello")
-        finally:
-            await producer.stop()
-
-    await produce(PASSWORD)
-    with pytest.raises(aiokafka.errors.KafkaError):
-        await produce("wrong")
-
-
-def test_kcat(sasl_broker: SaslBroker) -> None:
-    """By PLAIN only: librdkafka before 2.6.1, as Debian's kcat has it, sends a wrong nonce at the end of SCRAM."""
-
-    def kcat(password: str) -> subprocess.CompletedProcess[str]:
-        words = ["kcat", "-b", sasl_broker.bootstrap, "-L", "-m", "3", "-X", "security.protocol=SASL_PLAINTEXT"]
-        words += ["-X", "sasl.mechanisms=PLAIN", "-X", "sasl.username=admin", "-X", f"sasl.password={password}"]
-        return subprocess.run(words, capture_output=True, text=True, timeout=60)
-
-    assert "broker 1 at" in kcat("admin").stdout
-    assert kcat("wrong").returncode != 0
 
 
 def test_apache_kafkas_tools(sasl_broker: SaslBroker, tmp_path: Path) -> None:

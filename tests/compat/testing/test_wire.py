@@ -24,7 +24,7 @@ SILENT = {("DESCRIBE_LOG_DIRS", 1)}
 VERSIONS = [
     pytest.param(api, version, id=f"{api.key.name}-v{version}")
     for api in APIS
-    if not api.is_internal
+    if not api.is_internal and api.only_with is None
     for version in (range(api.oldest, api.newest + 1) if api.key in (PRODUCE, FETCH) else {api.oldest, api.newest})
 ]
 

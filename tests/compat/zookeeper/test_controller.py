@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING
-
 from barnabas.broker.controller.membership import ClusterMembership
 from barnabas.machines.controller.image import Endpoint, TopicImage
 from barnabas.machines.controller.requests import TopicToCreate
@@ -12,21 +9,13 @@ from barnabas.metadata.images.cache import MetadataCache
 from barnabas.metadata.stores.zookeeper import ZooKeeperStore
 from barnabas.metadata.znodes import Registration
 from barnabas.model.clock import ManualClock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from tests.support.waiting import until
 
 
 async def started(connect: str, broker_id: int) -> ClusterMembership:
     member = ClusterMembership(lambda: ZooKeeperStore(connect), MetadataCache(), ManualClock())
     await member.start(Registration(broker_id=broker_id, endpoints={"PLAINTEXT": Endpoint("h", 9092)}))
     return member
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 async def test_a_successor_takes_over_everything(chroot: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from barnabas.broker import app, assembly
 from barnabas.broker.controller.link import ControllerLink
+from barnabas.broker.serving.limits import server_limits
 from barnabas.metadata.membership import DuplicateBroker
 from barnabas.metadata.stores.sqlite import SqliteStore
 from barnabas.metadata.stores.zookeeper import ZooKeeperStore
@@ -72,9 +73,9 @@ def test_a_system_that_refuses_more_is_lived_with(limits: Callable[..., list[tup
 
 def test_connections_leave_descriptors_for_the_logs(limits: Callable[..., list[tuple[int, int]]]) -> None:
     limits(1000, 1000)
-    assert assembly.server_limits(CONFIG).connections.max_connections == 700
+    assert server_limits(CONFIG).connections.max_connections == 700
     limits(NONE, NONE)
-    assert assembly.server_limits(CONFIG).connections.max_connections == CONFIG.number("max.connections")
+    assert server_limits(CONFIG).connections.max_connections == CONFIG.number("max.connections")
 
 
 def test_a_broker_whose_id_was_taken_stops_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,10 +21,10 @@ from barnabas.net.server import Server
 from barnabas.storage.files import FileSystem
 from tests.support.certificates import Authority
 from tests.support.parts import append
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
-    from concurrent.futures import Executor
+    from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
     from barnabas.broker.context import BrokerContext
@@ -65,12 +65,6 @@ async def brokers(
         yield [app.broker for app in apps]
 
 
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
 def isr(broker: BrokerContext) -> set[int]:
     found = broker.metadata.partition("t", 0)
     return set() if found is None else set(found.isr)
@@ -86,9 +80,9 @@ async def test_every_part_of_the_options_is_used(tmp_path: Path) -> None:
             made.append("files")
             super().make_dir(path)
 
-    def server(serve: Any, limits: Any, executor: Executor) -> Server:
+    def server(*parts: Any) -> Server:
         made.append("server")
-        return Server(serve, limits, executor)
+        return Server(*parts)
 
     def channel(host: str, port: int, options: ChannelOptions) -> Channel:
         made.append("channel")
@@ -102,7 +96,10 @@ async def test_every_part_of_the_options_is_used(tmp_path: Path) -> None:
     parts: dict[str, Any] = {"clock": clock, "files": Files(), "make_server": server, "make_channel": channel}
     async with brokers(tmp_path, 1, 2, open_connection=connect, **parts) as (first, second):
         assert first.clock is second.clock is clock
-        await until(lambda: set(made) == {"files", "server", "channel", "connection"})
+        await until(lambda: set(made) == {"files", "server", "channel"})
+        (endpoint,) = second.metadata.image.brokers[2].endpoints.values()
+        assert not await first.probe.is_refused(endpoint)
+        assert "connection" in made
 
 
 async def test_two_brokers_in_one_process_replicate(tmp_path: Path) -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from barnabas.broker.cleaner_threads import CleanerThread, CleanerThreads, limits
+from barnabas.machines.controller.image import ALL_BROKERS
 from barnabas.protocol.records.builder import build_batch
 from barnabas.protocol.records.records import Record
 from tests.support.parts import make_topic, running_parts
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from barnabas.broker.replication.leader_partition import LeaderPartition
@@ -23,12 +26,6 @@ pytestmark = pytest.mark.slow
 
 NOW = 1_700_000_000_000
 OFTEN = {"log.cleaner.backoff.ms": "5", "log.cleaner.min.cleanable.ratio": "0.1"}
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 def write_twice(partition: LeaderPartition) -> None:
@@ -72,6 +69,34 @@ async def test_a_thread_that_cannot_start_its_worker_tries_again(
         log = broker.replicas.find("compacted", 0).log
         await until(lambda: log.cleaned_to == 2)
         await cleaning.stop()
+
+
+async def test_a_stop_waits_for_threads_that_there_are_too_many_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cleaning_begun, may_end = threading.Event(), threading.Event()
+    ended: list[str] = []
+
+    def clean(thread: CleanerThread) -> None:
+        if not ended and thread.name.endswith("-1"):
+            cleaning_begun.set()
+            may_end.wait(60)
+            ended.append(thread.name)
+
+    monkeypatch.setattr(CleanerThread, "_clean", clean)
+    async with running_parts(tmp_path, {**OFTEN, "log.cleaner.threads": "2"}) as broker:
+        cleaning = CleanerThreads(broker)
+        cleaning.start()
+        await until(cleaning_begun.is_set)
+        one = {ALL_BROKERS: {"log.cleaner.threads": "1"}}
+        broker.metadata.replace(replace(broker.metadata.image, configs=one))
+        await until(lambda: len(cleaning._threads) == 1)
+        stopping = asyncio.ensure_future(cleaning.stop())
+        await until(lambda: not cleaning._threads)
+        assert not (await asyncio.wait([stopping], timeout=0.1))[0]
+        may_end.set()
+        await stopping
+        assert ended
 
 
 async def test_nothing_is_cleaned_where_it_is_switched_off(tmp_path: Path) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.housekeeping import Housekeeping
+from barnabas.storage.manager import LogManager
 from tests.support.parts import append, make_topic, running_parts
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
-
-    import pytest
 
 NOW = 1_700_000_000_000
 OFTEN = {
@@ -20,12 +18,6 @@ OFTEN = {
     "replica.high.watermark.checkpoint.interval.ms": "5",
     "log.flush.scheduler.interval.ms": "5",
 }
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 async def test_retention_and_checkpoints_come_round(tmp_path: Path) -> None:
@@ -44,15 +36,15 @@ async def test_retention_and_checkpoints_come_round(tmp_path: Path) -> None:
         await housekeeping.stop()
 
 
-async def test_a_task_that_fails_runs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_task_that_fails_runs_again(tmp_path: Path) -> None:
     calls: list[int] = []
 
-    def fail(now_ms: int) -> int:
-        calls.append(now_ms)
-        raise OSError("no such luck")
+    class FailingRetention(LogManager):
+        def retention_pass(self, now_ms: int) -> int:
+            calls.append(now_ms)
+            raise OSError("no such luck")
 
-    async with running_parts(tmp_path, OFTEN) as broker:
-        monkeypatch.setattr(broker.logs, "retention_pass", fail)
+    async with running_parts(tmp_path, OFTEN, make_logs=FailingRetention) as broker:
         housekeeping = Housekeeping(broker)
         housekeeping.start()
         await until(lambda: len(calls) >= 3)

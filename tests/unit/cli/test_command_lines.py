@@ -80,3 +80,15 @@ def test_a_line_that_nobody_could_type_is_found() -> None:
         understand(words)
     with pytest.raises(click.UsageError, match="there is no topcis"):
         understand(["topcis"])
+
+
+def test_what_the_console_says_can_be_typed() -> None:
+    console = ROOT / "src" / "barnabas" / "console"
+    shown = []
+    for file in (*console.rglob("*.js"), console / "cluster" / "problems.py"):
+        text = file.read_text(encoding="utf-8")
+        shown += [found for _, found in re.findall(r"""(["`])((?:echo \w+ \| )?barnabas [a-z-]+ [^"`]*)\1""", text)]
+    assert len(shown) > 10
+    for line in shown:
+        for words in commands(re.sub(r"\$?\{[^}]*\}", "1", line)):
+            understand(words)

@@ -158,16 +158,20 @@ def test_an_error_of_our_own_is_told_as_it_is(run: Run, example: Path, monkeypat
     assert failure.__cause__ is None
 
 
-def test_status_shows_lag_and_the_last_batch(run: Run, example: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+def test_status_shows_lag_and_the_last_batch(
+    run: Run, example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, str]] = []
+    login = tmp_path / "client.properties"
+    login.write_text("security.protocol=SSL\nbootstrap.servers=from-the-file:9092\n")
 
     def found(pipeline: Pipeline) -> list[QueryStatus]:
-        asked.append(pipeline.kafka["bootstrap.servers"])
+        asked.append(dict(pipeline.kafka))
         return [QueryStatus("orders.orders", None, None), QueryStatus("orders.revenue", 7, METRICS)]
 
     monkeypatch.setattr(status, "statuses", found)
-    result = run("pipeline", "status", example, "--bootstrap-server", "elsewhere:9092")
-    assert asked == ["elsewhere:9092"]
+    result = run("pipeline", "status", example, "--bootstrap-server", "elsewhere:9092", "--command-config", login)
+    assert asked == [{"bootstrap.servers": "elsewhere:9092", "security.protocol": "SSL"}]
     assert result.stdout.splitlines() == [
         "orders.orders\t-\t-\t-\t-\t-\t-\t-\t-",
         "orders.revenue\t7\t3\t2026-01-31T10:00:00.000Z\t2.0\t500\t250.0\t10\t150",

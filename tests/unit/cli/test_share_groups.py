@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.cli.common import connection
-from barnabas.clients.admin.share_groups import SharePartitionOffsets
+from barnabas.clients.admin.share_groups import InFlight, SharePartitionOffsets
 from barnabas.model.ids import TopicPartition
 from tests.unit.cli.conftest import FakeCluster
 from tests.unit.cli.groups.conftest import FakeGroups, member
@@ -27,6 +27,7 @@ class FakeShareGroups:
     def __init__(self, groups: FakeGroups) -> None:
         self.groups = groups
         self.states: dict[str, dict[TopicPartition, SharePartitionOffsets | None]] = {}
+        self.flying: dict[str, dict[TopicPartition, list[InFlight]]] = {}
         self.describe = groups.describe
         self.delete = groups.delete
 
@@ -35,6 +36,9 @@ class FakeShareGroups:
 
     def offsets(self, group_ids: Iterable[str]) -> dict[str, dict[TopicPartition, SharePartitionOffsets | None]]:
         return {group_id: self.states.get(group_id, {}) for group_id in group_ids}
+
+    def in_flight(self, group_id: str) -> dict[TopicPartition, list[InFlight]]:
+        return self.flying.get(group_id, {})
 
     def alter(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         self.states[group_id] = {
@@ -72,6 +76,8 @@ def shares(monkeypatch: pytest.MonkeyPatch) -> FakeShareGroups:
         ("--delete-offsets --topic emails", "--delete-offsets needs --group."),
         ("--delete-offsets --group a", "at least one --topic"),
         ("--describe --group a --members --offsets", "one of --offsets, --members and --state"),
+        ("--describe --group a --members --in-flight", "one of --offsets, --members, --in-flight and --state"),
+        ("--list --in-flight", "--in-flight goes with"),
         ("--reset-offsets --all-groups --all-topics --to-latest --execute", "--all-groups goes with"),
         ("--reset-offsets --group a --group b --all-topics --to-latest --execute", "one --group at a time"),
         ("--reset-offsets --group a --topic emails --execute", "exactly one of --to-earliest, --to-latest and"),
@@ -112,6 +118,23 @@ class TestShown:
             "mailers         a-id            /10.0.0.1       a               1            3             emails:0\n"
         )
         assert result.stderr == "Share group 'idle' has no active members.\n"
+
+    def test_messages_in_flight(self, run: Run, shares: FakeShareGroups) -> None:
+        words = ("share-groups", "--describe", "--group", "idle", "--in-flight")
+        assert "Nothing is stored of messages of share group 'idle'" in run(*words).stderr
+        runs = [
+            InFlight(first=4, last=5, state="Acknowledged", deliveries=1),
+            InFlight(first=6, last=6, state="Available", deliveries=2),
+        ]
+        shares.flying["idle"] = {TopicPartition("emails", 0): runs}
+        assert run(*words).stdout == (
+            "\n"
+            "GROUP           TOPIC           PARTITION  FIRST-OFFSET  LAST-OFFSET   STATE         DELIVERIES\n"
+            "idle            emails          0          4             5             Acknowledged  1\n"
+            "idle            emails          0          6             6             Available     2\n"
+        )
+        (group,) = json.loads(run(*words, "--json").stdout)
+        assert [one["deliveries"] for one in group["inFlight"]] == [1, 2]
 
     def test_json(self, run: Run) -> None:
         (group,) = json.loads(run("share-groups", "--describe", "--group", "idle", "--json").stdout)

@@ -227,6 +227,11 @@ def test_the_programs(run: Run, tmp_path: Path) -> None:
     assert sys.executable in (folder / "kafka-topics.sh").read_text()
 
 
+def test_a_script_loads_no_client_before_it_needs_one() -> None:
+    code = "import sys, barnabas.cli.shims.run; print([name for name in ('kio', 'asyncio') if sys.modules.get(name)])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
 def test_again_is_no_error_and_other_files_are_kept(run: Run, tmp_path: Path) -> None:
     config = tmp_path / "config"
     assert run("shims", tmp_path / "bin", "--samples", config).exit_code == 0

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from barnabas.clients.config import for_librdkafka, properties
+from barnabas.clients.config import check, for_librdkafka, properties
 from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.errors import InvalidClientConfig, LibraryMissing
 from barnabas.clients.library import load
@@ -81,3 +81,13 @@ def test_idempotence_that_was_asked_for_is_not_dropped_in_silence() -> None:
 def test_a_missing_library_comes_with_the_line_that_installs_it() -> None:
     with pytest.raises(LibraryMissing, match=r"needs no-such-library.*pip install '\.\[avro\]'"):
         load("no_such_library.part", "avro")
+
+
+def test_nobody_is_asked_for_a_token_to_check_properties() -> None:
+    """Who has none any more waited for ten seconds, and was told of a timeout."""
+    asked: list[str] = []
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER", "oauth_cb": asked.append}
+    check({"bootstrap.servers": "127.0.0.1:1", **login})
+    assert asked == []
+    with pytest.raises(InvalidClientConfig):
+        check({"bootstrap.servers": "127.0.0.1:1", "no.such.name": "1", **login})

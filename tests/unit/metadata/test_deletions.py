@@ -10,8 +10,9 @@ from barnabas.machines.controller.requests import TopicToCreate
 from barnabas.metadata import deletions
 from barnabas.metadata.images.cache import MetadataCache
 from barnabas.metadata.stores.sqlite import SqliteStore
+from barnabas.metadata.topic_znodes import DeletedTopicNode, DeletedTopicsNode, DeletionNode
 from barnabas.metadata.transfer import export_tree, import_tree
-from barnabas.metadata.znodes import DeletedTopicNode, DeletedTopicsNode, DeletionNode, Registration, SecretNode
+from barnabas.metadata.znodes import Registration, SecretNode
 from barnabas.model.clock import ManualClock
 from barnabas.model.ids import uuid_to_text
 

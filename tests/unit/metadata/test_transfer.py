@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.metadata.stores.sqlite import SqliteStore
+from barnabas.metadata.topic_znodes import PartitionState, PartitionStateNode, TopicsNode
 from barnabas.metadata.transfer import MARGIN, TransferError, export_tree, import_tree
 from barnabas.metadata.znodes import (
     BrokersNode,
@@ -15,11 +16,8 @@ from barnabas.metadata.znodes import (
     ControllerEpochNode,
     ControllerNode,
     FeaturesNode,
-    PartitionState,
-    PartitionStateNode,
     ProducerIds,
     ProducerIdsNode,
-    TopicsNode,
 )
 
 if TYPE_CHECKING:

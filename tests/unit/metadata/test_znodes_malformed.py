@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.metadata.images.loading import load
 from barnabas.metadata.stores.sqlite import SqliteStore
+from barnabas.metadata.topic_znodes import PartitionStateNode, TopicNode, TopicsNode
 from barnabas.metadata.znodes import (
     BrokerNode,
     BrokersNode,
@@ -17,9 +18,6 @@ from barnabas.metadata.znodes import (
     FeaturesNode,
     KnownBrokerNode,
     MalformedNode,
-    PartitionStateNode,
-    TopicNode,
-    TopicsNode,
 )
 
 if TYPE_CHECKING:

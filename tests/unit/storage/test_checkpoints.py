@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -7,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from barnabas.model.ids import NO_ID, TopicPartition, uuid_to_text
-from barnabas.storage import checkpoints
+from barnabas.storage import check, checkpoints
 from barnabas.storage.checkpoints import DamagedCheckpoint, MetaProperties
 from barnabas.storage.files import FileSystem
 from barnabas.storage.log.epochs import EpochStart
@@ -74,6 +75,35 @@ def test_a_clean_stop_counts_once(tmp_path: Path) -> None:
     assert not checkpoints.take_clean_shutdown(FILES, str(tmp_path))
     (tmp_path / ".kafka_cleanshutdown").touch()
     assert checkpoints.take_clean_shutdown(FILES, str(tmp_path))
+
+
+def test_a_mark_that_a_start_has_taken_does_not_count_when_it_comes_back(tmp_path: Path) -> None:
+    class NoDirectorySync(FileSystem):
+        def sync_dir(self, path: str) -> None:
+            raise OSError(errno.EIO, "the directory cannot be synced")
+
+        def remove(self, path: str) -> None:
+            """Not for good: the power is lost before it is on the disk."""
+
+    checkpoints.write_clean_shutdown(FILES, str(tmp_path))
+    with pytest.raises(OSError, match="cannot be synced"):
+        checkpoints.take_clean_shutdown(NoDirectorySync(), str(tmp_path))
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    assert not check._was_clean(tmp_path)
+    assert not checkpoints.take_clean_shutdown(FILES, str(tmp_path))
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_mark_without_room_for_a_word_counts_once_too(tmp_path: Path) -> None:
+    """Kafka's older versions leave an empty file, and the disk may be full."""
+
+    class NoRoom(FileSystem):
+        def append_all(self, fd: int, data: object) -> None:
+            raise OSError(errno.ENOSPC, "no room")
+
+    (tmp_path / ".kafka_cleanshutdown").touch()
+    assert checkpoints.take_clean_shutdown(NoRoom(), str(tmp_path))
+    assert not checkpoints.take_clean_shutdown(NoRoom(), str(tmp_path))
 
 
 def test_meta_properties_are_those_of_zookeeper_mode(tmp_path: Path) -> None:

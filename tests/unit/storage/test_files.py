@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ from barnabas.storage.files import FileSystem
 from tests.support.processes import WITHOUT_HYPOTHESIS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from barnabas.storage.file_pool import FileHandle
 
 
@@ -137,6 +140,29 @@ def test_a_lease_that_nobody_holds_ends_the_process_when_it_is_given_back(tmp_pa
     assert f"A lease on {path} was given back that nobody holds" in ended.stderr
 
 
+def test_nothing_is_written_to_a_number_that_belongs_to_another_file_by_now(tmp_path: Path) -> None:
+    story = WITHOUT_HYPOTHESIS + (
+        "import os\n"
+        "from barnabas.model.log_config import LogConfig\n"
+        "from barnabas.storage.file_pool import FilePool; from barnabas.storage.files import FileSystem\n"
+        "from barnabas.storage.segments.segment import Segment\n"
+        "pool, batch = FilePool(FileSystem(), 8), memoryview(bytearray(100))\n"
+        "segment = Segment.begin(pool, sys.argv[1], 0, LogConfig(), 0)\n"
+        "segment.make_file()\n"
+        "segment.write(batch, 100, 0, 0, 0)\n"
+        "os.close(segment.file.fd)\n"
+        "assert pool.handle(sys.argv[2]).acquire() == segment.file.fd\n"
+        "segment.write(batch, 100, 1, 1, 0)\n"
+    )
+    other = tmp_path / "other"
+    other.touch()
+    words = [sys.executable, "-c", story, str(tmp_path), str(other)]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert ended.returncode == HALTED
+    assert f"is not that of {tmp_path}/00000000000000000000.log any more" in ended.stderr
+    assert not other.stat().st_size
+
+
 class FewDescriptors(FileSystem):
     """A system that gives a process so many descriptors."""
 
@@ -221,8 +247,8 @@ def test_writers_and_a_pool_that_takes_their_pins_never_meet_in_a_wrong_file(tmp
     until = time.monotonic() + 0.3
 
     def write(own: list[FileHandle]) -> None:
-        for handle in itertools.cycle(own):
-            if time.monotonic() > until:
+        for number, handle in enumerate(itertools.cycle(own)):
+            if number >= len(own) and time.monotonic() > until:
                 return
             handle.writing = True
             fd = handle.fd if handle.pinned else handle.pin()
@@ -298,6 +324,28 @@ def test_a_file_that_is_renamed_while_it_is_opened_is_found(tmp_path: Path, in_i
     pool.close_idle()
 
 
+def test_a_file_that_is_removed_while_its_directory_is_listed_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a log that is taken back can be loaded while its old segments are removed."""
+    for name in ("gone.deleted", "kept"):
+        (tmp_path / name).write_bytes(b"x")
+    real = os.scandir
+
+    @contextmanager
+    def scan(path: str) -> Iterator[list[os.DirEntry[str]]]:
+        with real(path) as found:
+            listed = list(found)
+        (tmp_path / "gone.deleted").unlink(missing_ok=True)
+        yield listed
+
+    monkeypatch.setattr(os, "scandir", scan)
+    assert FileSystem().entries(str(tmp_path)) == [("kept", False, 1)]
+    (tmp_path / "lost.log").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError, match=r"lost\.log"):
+        FileSystem().entries(str(tmp_path))
+
+
 def test_writing_a_file_replaces_it_as_a_whole(tmp_path: Path) -> None:
     files = FileSystem()
     path = tmp_path / "file"
@@ -350,11 +398,14 @@ def test_a_file_that_may_only_be_read_is_opened_for_reading(tmp_path: Path, monk
         files.open(str(tmp_path / "new"), create=True)
 
 
-def test_a_new_directory_and_its_parents_are_brought_to_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files, synced = FileSystem(), list[str]()
-    monkeypatch.setattr(files, "sync_dir", synced.append)
+def test_a_new_directory_and_its_parents_are_brought_to_the_disk(tmp_path: Path) -> None:
+    synced: list[str] = []
+
+    class Noting(FileSystem):
+        def sync_dir(self, path: str) -> None:
+            synced.append(path)
+
+    files = Noting()
     for _ in range(2):  # the second time there is nothing new
         files.make_durable_dir(str(tmp_path / "a" / "b"))
     assert synced == [str(tmp_path), str(tmp_path / "a")]

@@ -47,6 +47,19 @@ def test_logs_are_found_again_after_a_clean_stop(start: Callable[..., LogManager
     assert again.get(TopicPartition("other", 0)) is None
 
 
+def test_whose_logs_they_are_is_known_when_they_are_loaded(
+    start: Callable[..., LogManager], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the event loop it would be a file to be read for each of them."""
+    manager = start()
+    for number in range(3):
+        manager.create(TP._replace(partition=number), TOPIC_ID, CONFIG)
+    manager.close()
+    again = start()
+    monkeypatch.delattr("barnabas.storage.checkpoints.read_topic_id")
+    assert {log.topic_id for log in again.logs()} == {TOPIC_ID}
+
+
 def test_logs_are_recovered_after_any_other_stop(start: Callable[..., LogManager]) -> None:
     manager = start()
     for number in range(5):

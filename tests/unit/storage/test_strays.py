@@ -5,8 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 import pytest
@@ -14,7 +17,7 @@ import pytest
 from barnabas.model.clock import ManualClock
 from barnabas.model.ids import NO_ID
 from barnabas.model.log_config import LogConfig
-from barnabas.storage import checkpoints
+from barnabas.storage import checkpoints, strays
 from barnabas.storage.files import FileSystem
 from barnabas.storage.log.log import Log
 from barnabas.storage.manager import LogManager
@@ -22,9 +25,36 @@ from tests.support.logs import NOW, TOPIC_ID, TP, StepManager, UnsyncedFiles, ap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100, file_delete_delay_ms=1000)
 OTHER = UUID(int=99)
+
+
+class RestiveFiles(UnsyncedFiles):
+    """Notes what it should sync, and has no descriptors to rename with while it is told so."""
+
+    def __init__(self) -> None:
+        self.synced: list[int] = []
+        self.renames = True
+
+    def sync(self, fd: int) -> None:
+        self.synced.append(fd)
+
+    def rename(self, old: str, new: str) -> None:
+        if not self.renames:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), new)
+        super().rename(old, new)
+
+    @contextmanager
+    def not_renaming(self) -> Iterator[None]:
+        self.renames = False
+        yield
+        self.renames = True
+
+
+def files_of(manager: LogManager) -> RestiveFiles:
+    return cast("RestiveFiles", manager.pool.files)
 
 
 @pytest.fixture
@@ -32,7 +62,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[], LogManager]]:
     started: list[LogManager] = []
 
     def start() -> LogManager:
-        manager = LogManager([tmp_path / "data"], clock=ManualClock(NOW), files=UnsyncedFiles())
+        manager = LogManager([tmp_path / "data"], clock=ManualClock(NOW), files=RestiveFiles())
         manager.load(broker_id=1, cluster_id="test", configs={TP.topic: CONFIG})
         started.append(manager)
         return manager
@@ -270,42 +300,62 @@ def test_offsets_that_could_not_be_noted_are_told(
     assert manager.write_stray_offsets([stray]) == set()
 
 
-def left_behind(manager: LogManager, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offsets_are_not_noted_by_two_at_once(start: Callable[[], LogManager], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A note is written beside itself and renamed: two writers would rename each other's half."""
+    manager = start()
+    stray = manager.set_aside(manager.create(TP, TOPIC_ID, CONFIG))
+    assert stray is not None
+    write, writing, both = strays.write_offsets, list[str](), threading.Event()
+
+    def slowly(*what: Any) -> None:
+        writing.append("begun")
+        if len(writing) == 1:
+            taking_back.append(pool.submit(manager.create, TP, TOPIC_ID, CONFIG))
+            both.wait(0.3)
+        else:
+            both.set()
+        write(*what)
+
+    taking_back: list[Future[Log]] = []
+    monkeypatch.setattr(strays, "write_offsets", slowly)
+    with ThreadPoolExecutor(1) as pool:
+        assert manager.write_stray_offsets([stray]) == set()
+        assert not both.is_set()
+        assert taking_back[0].result(30).topic_id == TOPIC_ID
+    assert manager.write_stray_offsets([stray]) == set()  # nothing: it is not set aside any more
+    assert len(writing) == 2
+
+
+def left_behind(manager: LogManager) -> None:
     """A log from 15 to 20 that was to be set aside, while its directory could not be renamed."""
     log = manager.create(TP, TOPIC_ID, CONFIG)
     append(log, *(batch(2, size=100) for _ in range(10)))
     log.high_watermark = 20
     log.delete_records_before(15)
-    with monkeypatch.context() as failing:
-        failing.setattr(manager.pool.files, "rename", not_now)
+    with files_of(manager).not_renaming():
         assert manager.set_aside(log) is not None
     assert manager.get(TP) is None
     assert log.directory.exists()
 
 
-def not_now(old: str, new: str) -> None:
-    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), new)
-
-
 def test_one_that_could_not_be_renamed_is_taken_back_like_any_other(
-    start: Callable[[], LogManager], monkeypatch: pytest.MonkeyPatch
+    start: Callable[[], LogManager],
 ) -> None:
     """Opened like a log that was closed, it would have its deleted records back, and count as synced."""
     manager = start()
-    left_behind(manager, monkeypatch)
-    synced: list[int] = []
-    monkeypatch.setattr(manager.pool.files, "sync", synced.append)
+    left_behind(manager)
+    files_of(manager).synced.clear()
     again = manager.create(TP, TOPIC_ID, CONFIG, is_new=False)
     assert (again.log_start_offset, again.log_end_offset, again.high_watermark) == (15, 20, 20)
-    assert synced
+    assert files_of(manager).synced
     assert manager.strays() == []
 
 
 def test_one_that_could_not_be_renamed_makes_way_for_another_topic_of_the_name(
-    start: Callable[[], LogManager], monkeypatch: pytest.MonkeyPatch
+    start: Callable[[], LogManager],
 ) -> None:
     manager = start()
-    left_behind(manager, monkeypatch)
+    left_behind(manager)
     append(manager.create(TP, OTHER, CONFIG), batch(3))
     (stray,) = manager.strays()
     assert (stray.topic_id, Path(stray.path).name.endswith("-stray")) == (TOPIC_ID, True)
@@ -315,10 +365,10 @@ def test_one_that_could_not_be_renamed_makes_way_for_another_topic_of_the_name(
 
 
 def test_of_one_aside_and_one_left_behind_the_one_that_goes_further_is_used(
-    start: Callable[[], LogManager], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    start: Callable[[], LogManager], tmp_path: Path
 ) -> None:
     manager = start()
-    left_behind(manager, monkeypatch)
+    left_behind(manager)
     manager.close(clean=False)
     further = tmp_path / "data" / f"{TP}.{'0' * 32}-stray"
     shutil.copytree(tmp_path / "data" / str(TP), further)
@@ -326,8 +376,7 @@ def test_of_one_aside_and_one_left_behind_the_one_that_goes_further_is_used(
     manager = start()
     log = manager.get(TP)
     assert log is not None
-    with monkeypatch.context() as failing:
-        failing.setattr(manager.pool.files, "rename", not_now)
+    with files_of(manager).not_renaming():
         manager.set_aside(log)
     assert manager.create(TP, TOPIC_ID, CONFIG, is_new=False).log_end_offset == 900
     assert len(manager.strays()) == 1
@@ -336,10 +385,10 @@ def test_of_one_aside_and_one_left_behind_the_one_that_goes_further_is_used(
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_one_that_could_not_be_renamed_is_recovered_by_the_next_start(
-    start: Callable[[], LogManager], monkeypatch: pytest.MonkeyPatch, clean: bool, caplog: pytest.LogCaptureFixture
+    start: Callable[[], LogManager], clean: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     manager = start()
-    left_behind(manager, monkeypatch)
+    left_behind(manager)
     assert manager.write_stray_offsets(manager.strays()) == set()
     manager.checkpoint()
     manager.close(clean=clean)
@@ -363,11 +412,12 @@ def test_one_that_can_neither_be_read_nor_set_aside_again_is_not_forgotten(
     with monkeypatch.context() as failing:
 
         def unreadable(*_: object, **__: object) -> None:
-            failing.setattr(manager.pool.files, "rename", not_now)
+            files_of(manager).renames = False
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
         failing.setattr(Log, "recover", unreadable)
         with pytest.raises(OSError, match="Too many open files"):
             manager.create(TP, TOPIC_ID, CONFIG, is_new=False)
+    files_of(manager).renames = True
     again = manager.create(TP, TOPIC_ID, CONFIG, is_new=False)
     assert (again.log_start_offset, again.log_end_offset) == (15, 20)

@@ -8,16 +8,10 @@ import pytest
 
 from barnabas.broker.faults.intercepted_request import GROUP_FIELDS, NAME_TOPICS
 from barnabas.broker.serving.registry import APIS
-from barnabas.cli.start.service import READY_FD
 from barnabas.model.errors import ErrorCode
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.faults import FaultRule, InvalidFault, api_named, error_named, fault_from
 from barnabas.protocol.wire.codec import handled_request_class
-from barnabas.testing.broker import READY_VARIABLE
-
-
-def test_a_broker_says_that_it_is_ready_where_it_is_awaited() -> None:
-    assert READY_VARIABLE == READY_FD
 
 
 def test_a_fault_is_read_from_its_words() -> None:

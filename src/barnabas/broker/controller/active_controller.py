@@ -87,6 +87,10 @@ class ActiveController:
         """The term for which this broker was elected."""
         self.is_active = False
         """Whether requests are decided here now."""
+        self.elections = 0
+        """Partitions that got another leader by decisions of this broker."""
+        self.unclean_elections = 0
+        """Of these, those whose new leader was not in sync."""
 
     @property
     def is_ready(self) -> bool:
@@ -152,11 +156,21 @@ class ActiveController:
                 continue  # the session ended meanwhile, and the term with it
             if outcome.changes:
                 machine.replay(outcome.changes)
+                self._count_elections(outcome.changes)
             self._publish(machine.image)
             await self._note_settings(outcome.changes)
             await self._forget_deletions(outcome.changes)
             return dict(outcome.replies)
         raise RequestTimedOut("The metadata tree kept changing because another program writes to it. Try again.")
+
+    def _count_elections(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            if not isinstance(change, TopicChanged) or change.before is None or change.after is None:
+                continue
+            for before, after in zip(change.before.partitions, change.after.partitions, strict=False):
+                if after.leader not in (before.leader, NO_LEADER):
+                    self.elections += 1
+                    self.unclean_elections += after.leader not in before.isr
 
     async def follow(self) -> None:
         """Decide about brokers that came or went, and learn of settings that brokers wrote themselves."""

@@ -9,13 +9,12 @@ Where the listener for brokers uses SASL, a broker first logs in there, like any
 
 from __future__ import annotations
 
-import secrets
+import os
 from typing import TYPE_CHECKING
 
 from barnabas.metadata.stores.store import StoreError
 from barnabas.model.errors import ErrorCode, InvalidFrame
 from barnabas.net.channel import ChannelBroken
-from barnabas.protocol.messages.broker_proof import NONCE_BYTES, Introduction, is_same
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -33,19 +32,20 @@ class BrokerHandshake:
         broker_id: int,
         metadata: MetadataCache,
         secret: Callable[[], bytes],
-        log_in: Callable[[Ask], Awaitable[float | None]] | None = None,
+        log_in: Callable[[Ask, str], Awaitable[float | None]] | None = None,
     ) -> None:
         self._broker_id = broker_id
         self._log_in = log_in
         self._metadata = metadata
         self.secret = secret
 
-    async def perform(self, acceptor: int, ask: Ask) -> float | None:
-        """Prove this broker's id over a new connection, and check the other end's proof. Raises ChannelBroken.
+    async def perform(self, acceptor: int, host: str, ask: Ask) -> float | None:
+        """Prove this broker's id over a new connection to a host, and check the other end's proof.
 
-        Gives the seconds after which this broker has to do so over another connection, None if it has not.
+        Raises ChannelBroken. Gives the seconds after which this broker has to do so over another connection, None if it
+        has not.
         """
-        seconds = None if self._log_in is None else await self._log_in(ask)
+        seconds = None if self._log_in is None else await self._log_in(ask, host)
         await self._prove(acceptor, ask)
         return seconds
 
@@ -53,8 +53,9 @@ class BrokerHandshake:
         from kio.static.primitive import i32  # here: a broker that is alone starts without it
 
         from barnabas.protocol.messages import inter_broker
+        from barnabas.protocol.messages.broker_proof import NONCE_BYTES, Introduction, is_same
 
-        cluster_id, nonce = self._metadata.image.cluster_id, secrets.token_bytes(NONCE_BYTES)
+        cluster_id, nonce = self._metadata.image.cluster_id, os.urandom(NONCE_BYTES)
         hello: inter_broker.BrokerHelloResponse = await self._ask(
             ask,
             inter_broker.BrokerHelloRequest(

@@ -12,7 +12,6 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 
     from barnabas.machines.controller.image import Endpoint
@@ -27,13 +26,8 @@ CONNECT_SECONDS: Final = 2.0
 class ConnectionProbe:
     """Opens connections to other brokers to see whether they are up."""
 
-    def __init__(
-        self,
-        open_connection: OpenConnection = asyncio.open_connection,
-        tls: Callable[[], ssl.SSLContext | None] = lambda: None,
-    ) -> None:
+    def __init__(self, open_connection: OpenConnection = asyncio.open_connection) -> None:
         self._open_connection = open_connection
-        self._tls = tls
 
     async def is_refused(self, endpoint: Endpoint) -> bool:
         """Whether a connection is refused now: nothing listens there, and the host says so."""
@@ -48,31 +42,19 @@ class ConnectionProbe:
     async def is_accepted(self, endpoint: Endpoint, listening: Collection[Address] = ()) -> bool:
         """Whether a connection is accepted now by another process than this one, which is `listening` here."""
         try:
-            async with self._connection(endpoint) as (_, writer):
+            async with self._connection(endpoint) as writer:
                 return not _leads_to(listening, writer)
         except ConnectionResetError:
             return True  # What is reset was accepted before.
         except (OSError, TimeoutError):
             return False
 
-    async def until_closed(self, endpoint: Endpoint) -> None:
-        """Hold a connection for as long as it lasts; return at once if there is none.
-
-        Where brokers talk by TLS it begins with a handshake, without which the other broker would soon close it.
-        """
-        with contextlib.suppress(OSError, TimeoutError):
-            async with self._connection(endpoint, self._tls()) as (reader, _):
-                await reader.read(1)
-
     @contextlib.asynccontextmanager
-    async def _connection(
-        self, endpoint: Endpoint, tls: ssl.SSLContext | None = None
-    ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    async def _connection(self, endpoint: Endpoint) -> AsyncIterator[asyncio.StreamWriter]:
         async with asyncio.timeout(CONNECT_SECONDS):
-            with_tls = {} if tls is None else {"ssl": tls}
-            reader, writer = await self._open_connection(endpoint.host, endpoint.port, **with_tls)
+            _, writer = await self._open_connection(endpoint.host, endpoint.port)
         try:
-            yield reader, writer
+            yield writer
         finally:
             writer.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING
 
@@ -10,19 +11,31 @@ from barnabas.model.errors import BarnabasError
 
 if TYPE_CHECKING:
     from barnabas.broker.context import BrokerContext
+    from barnabas.metadata.images.cache import Delta
 
 logger = logging.getLogger(__name__)
 
 
 async def shut_down_controlled(broker: BrokerContext) -> None:
-    """Ask the controller to move leadership to other brokers, as often as controlled.shutdown.max.retries says."""
+    """Ask the controller to move leadership to other brokers, as often as controlled.shutdown.max.retries says.
+
+    A controller that stops at the same time may not answer. The next one is asked as soon as there is one.
+    """
     number = broker.settings.number
     is_alone = broker.metadata.image.brokers.keys() <= {broker.broker_id}
     is_member = broker.membership.broker_epoch >= 0 and broker.membership.duplicate is None
     if is_alone or not is_member or not broker.settings.flag("controlled.shutdown.enable"):
         return
     pause = number("controlled.shutdown.retry.backoff.ms") / 1000
+    has_changed = asyncio.Event()
+
+    def look(delta: Delta) -> None:
+        if delta.after.controller_epoch > delta.before.controller_epoch:
+            has_changed.set()
+
+    broker.metadata.subscribe(look)
     for left in reversed(range(number("controlled.shutdown.max.retries"))):
+        has_changed.clear()
         try:
             remaining = await broker.controller_link.shut_down()
             if not remaining:
@@ -32,5 +45,6 @@ async def shut_down_controlled(broker: BrokerContext) -> None:
         except BarnabasError as error:
             logger.warning("The controller could not move this broker's leadership to other brokers: %s", error)
         if left:
-            await asyncio.sleep(pause)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(has_changed.wait(), pause)
     logger.warning("This broker stops although it still leads partitions: they have no leader until it is back.")

@@ -22,6 +22,7 @@ from barnabas.broker.tasks import TaskSet
 from barnabas.metadata.membership import remove
 from barnabas.metadata.znodes import BrokerNode
 from barnabas.model.errors import BarnabasError
+from barnabas.net.channel import ChannelBroken
 
 if TYPE_CHECKING:
     from barnabas.broker.controller.connection_probe import ConnectionProbe
@@ -34,7 +35,9 @@ logger = logging.getLogger(__name__)
 REFUSALS: Final = 2
 _BETWEEN: Final = 0.1
 """Seconds between two attempts to connect."""
-_AFTER_FAILURE: Final = 0.2
+_SHORTEST_PAUSE: Final = 0.2
+_LONGEST_PAUSE: Final = 5.0
+"""Seconds until the next connection; each time longer while there can be none, as where a login is refused."""
 
 
 class FailureDetector:
@@ -76,19 +79,33 @@ class FailureDetector:
         await self._tasks.cancel()
 
     async def _watch(self, broker_id: int, endpoint: Endpoint) -> None:
+        pause = _SHORTEST_PAUSE
         while True:
-            await self._probe.until_closed(endpoint)
+            was_connected = await self._until_disconnected(broker_id)
+            pause = _SHORTEST_PAUSE if was_connected else min(2 * pause, _LONGEST_PAUSE)
             try:
                 if await self._remove_if_dead(broker_id, endpoint):
                     continue
             except BarnabasError as error:
                 logger.info(
-                    "Broker %d refuses connections, and whether it is dead is not known, trying again in %g s: %s",
+                    "Broker %d refuses connections, but it is not known whether it is dead. Trying again in %g s: %s",
                     broker_id,
-                    _AFTER_FAILURE,
+                    pause,
                     error,
                 )
-            await asyncio.sleep(_AFTER_FAILURE)
+            await asyncio.sleep(pause)
+
+    async def _until_disconnected(self, broker_id: int) -> bool:
+        """Hold a connection for as long as it lasts; gives whether there was one.
+
+        It begins with the brokers' handshake, without which the other broker would soon close it.
+        """
+        try:
+            with contextlib.closing(self._peers.open(broker_id, "failure-detector")) as channel:
+                await channel.until_broken()
+        except ChannelBroken:
+            return False
+        return True
 
     async def _remove_if_dead(self, broker_id: int, endpoint: Endpoint) -> bool:
         """Look twice, ask another broker, and remove the registration of a broker that is dead."""

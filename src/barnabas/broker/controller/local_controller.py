@@ -14,6 +14,7 @@ from barnabas.machines.controller.requests import (
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
+    EditConfigs,
     MoveLeader,
     NewPartitions,
     Request,
@@ -57,6 +58,11 @@ class LocalController:
     def is_active(self) -> bool:
         """Whether this broker is the active controller."""
         return self._active.is_active
+
+    @property
+    def elections(self) -> tuple[int, int]:
+        """How often this broker decided that a partition gets another leader, and how often one that lacked records."""
+        return self._active.elections, self._active.unclean_elections
 
     async def decide(self, request: Request) -> dict[Key, Answer]:
         """Have the controller's rules decide, and store it. Raises NotController, RequestTimedOut."""
@@ -116,6 +122,16 @@ class LocalController:
             return await self._write_own_settings(settings)
         answers = await self.decide(AlterConfigs(settings))
         return {resource: _error(answers[resource]) for resource in settings}
+
+    async def edit_configs(
+        self, edits: Mapping[ConfigResource, Callable[[Mapping[str, str]], dict[str, str]]]
+    ) -> dict[ConfigResource, ApiError | None]:
+        """Change settings by what makes new ones of those that are there (`EditConfigs`).
+
+        Raises NotController, RequestTimedOut.
+        """
+        answers = await self.decide(EditConfigs(edits))
+        return {resource: _error(answers[resource]) for resource in edits}
 
     async def _write_own_settings(
         self, settings: Mapping[ConfigResource, Mapping[str, str]]

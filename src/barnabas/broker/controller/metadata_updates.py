@@ -122,10 +122,21 @@ class MetadataUpdates:
                 raise BrokerIdNotRegistered(f"This broker is not registered with epoch {message.broker_epoch}.")
         self._verified = claim
 
-    async def stop_replica(self, request: StopReplicaRequest) -> None:
-        """Check StopReplica; the replicas do the rest. It overtakes a message that waits for the metadata tree."""
+    async def verify_stop(self, request: StopReplicaRequest) -> None:
+        """Check StopReplica. It overtakes a message that waits for the metadata tree."""
         await self._verify(request)
         self._note(request)
+
+    def stop_replica(self, request: StopReplicaRequest, broker_id: int) -> None:
+        """Apply StopReplica: which partitions this broker has no more.
+
+        The message that says who has them comes later. Until then the image must not give them to this broker: it would
+        create their logs anew, and lead empty ones.
+        """
+        from barnabas.metadata.images import updates  # here, for the same reason as below
+
+        self._cache.is_behind = True
+        self._cache.replace(updates.stopped(self._cache.image, request, broker_id))
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> None:
         """Apply LeaderAndIsr: who leads the partitions that this broker has."""

@@ -12,15 +12,13 @@ from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from kio.serial import entity_writer
-
 from barnabas.model.errors import InvalidFrame
 from barnabas.net.channel import Channel, ChannelBroken, ChannelOptions
 from barnabas.protocol.wire import bounds
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from barnabas.broker.controller.broker_handshake import BrokerHandshake
     from barnabas.broker.settings import Settings
@@ -68,7 +66,7 @@ class Peers:
                 client_id=f"broker-{self._broker_id}-{purpose}",
                 connect_seconds=number("controller.socket.timeout.ms") / 1000,
                 max_response=number("socket.request.max.bytes"),
-                handshake=partial(self._handshake.perform, broker_id),
+                handshake=partial(self._handshake.perform, broker_id, endpoint.host),
                 tls=self._tls,
             ),
         )
@@ -77,15 +75,30 @@ class Peers:
         self, broker_id: int, request: Any, response_class: type, *, seconds: float, purpose: str = "requests"
     ) -> Any:
         """Send a request in the version that it has; gives the response. Raises ChannelBroken."""
+        from kio.serial import entity_writer  # here: a broker that is alone starts without it
+
         body = BytesIO()
         entity_writer(type(request))(body, request)
         data = await self._channel(broker_id, purpose).ask(
             request.__api_key__, request.__version__, [body.getvalue()], flexible=request.__flexible__, seconds=seconds
         )
-        try:
-            return bounds.read(response_class, data, 1 if request.__flexible__ else 0, bounds.MAX_INTERNAL_ELEMENTS)
-        except InvalidFrame as error:
-            raise ChannelBroken(f"broker {broker_id} sent a response that cannot be read: {error}") from error
+        return _read(broker_id, response_class, data, flexible=request.__flexible__)
+
+    async def ask_packed(
+        self,
+        broker_id: int,
+        key: int,
+        version: int,
+        body: Sequence[bytes],
+        response_class: type,
+        *,
+        seconds: float,
+        purpose: str,
+    ) -> Any:
+        """Send a request that is packed already, in a flexible version. Raises ChannelBroken."""
+        channel = self._channel(broker_id, purpose)
+        data = await channel.ask(key, version, body, flexible=True, seconds=seconds)
+        return _read(broker_id, response_class, data, flexible=True)
 
     def _channel(self, broker_id: int, purpose: str) -> Channel:
         endpoint = self.endpoint(broker_id)
@@ -109,3 +122,10 @@ class Peers:
         for channel in self._channels.values():
             channel.close()
         self._channels.clear()
+
+
+def _read(broker_id: int, response_class: type, data: memoryview, *, flexible: bool) -> Any:
+    try:
+        return bounds.read(response_class, data, 1 if flexible else 0, bounds.MAX_INTERNAL_ELEMENTS)
+    except InvalidFrame as error:
+        raise ChannelBroken(f"broker {broker_id} sent a response that cannot be read: {error}") from error

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Generic, Never
 
+from barnabas.broker.serving.answers import Later
 from barnabas.machines.outcome import Asker, Response
 from barnabas.model.errors import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+logger = logging.getLogger(__name__)
 
-class Call(Asker[Response], Generic[Response]):
+
+class Call(Asker[Response], Later[Response], Generic[Response]):
     """One request to a coordinator, and where its response goes."""
 
-    __slots__ = ("_failure", "_future", "_response", "client_host", "client_id", "may_see", "version")
+    __slots__ = ("_deliver", "_failure", "_response", "client_host", "client_id", "may_see", "version")
 
     def __init__(self, client_id: str, client_host: str, version: int, failure: Callable[[ApiError], Response]) -> None:
         self.client_id = client_id
@@ -25,16 +29,22 @@ class Call(Asker[Response], Generic[Response]):
         self._failure = failure
         """Makes the response that carries an error."""
         self._response: Response | None = None
-        self._future: asyncio.Future[Response] | None = None
+        self._deliver: Callable[[Response], object] | None = None
 
     def answer(self, response: object) -> None:
-        """Give the response. An error is worded as the API words it."""
+        """Give the response. An error is worded as the API words it.
+
+        Many may be answered by one decision: that the response of one cannot be handed on concerns nobody else.
+        """
         if isinstance(response, ApiError):
             response = self._failure(response)
-        if self._future is None:
+        if self._deliver is None:
             self._response = response  # type: ignore[assignment]  # `Draft.reply` has checked that it is a Response
-        elif not self._future.done():
-            self._future.set_result(response)  # type: ignore[arg-type]  # as above
+        else:
+            try:
+                self._deliver(response)  # type: ignore[arg-type]  # as above
+            except Exception:
+                logger.exception("The response to client %s at %s got lost.", self.client_id, self.client_host)
 
     def fail(self, error: ApiError) -> None:
         """Give an error instead of a response."""
@@ -42,10 +52,26 @@ class Call(Asker[Response], Generic[Response]):
 
     def result(self) -> Response | asyncio.Future[Response]:
         """The response, or a future of it."""
-        if self._response is not None:
-            return self._response
-        self._future = asyncio.get_running_loop().create_future()
-        return self._future
+        return self.future() if self._response is None else self._response
+
+    def given(self) -> Response | Later[Response]:
+        """The response, or this call, if it was not answered yet."""
+        return self if self._response is None else self._response
+
+    def deliver_to(self, deliver: Callable[[Response], object]) -> None:
+        """Hand the response on when it comes."""
+        self._deliver = deliver
+
+    def future(self) -> asyncio.Future[Response]:
+        """A future of the response."""
+        future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+
+        def deliver(response: Response) -> None:
+            if not future.done():
+                future.set_result(response)
+
+        self._deliver = deliver
+        return future
 
 
 class MessageSender(Asker[Never]):
@@ -58,7 +84,10 @@ class MessageSender(Asker[Never]):
 
     def answer(self, response: object) -> None:
         """Send a message."""
-        self._send(response)
+        try:
+            self._send(response)
+        except Exception:
+            logger.exception("A coordinator's message got lost.")
 
     def fail(self, error: ApiError) -> None:
         """The decision was not stored: send nothing."""

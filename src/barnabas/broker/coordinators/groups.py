@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from barnabas.broker.coordinators.shard import Shard
     from barnabas.broker.coordinators.share_persister import SharePersister, StatePartition
+    from barnabas.broker.serving.answers import Later
     from barnabas.broker.serving.caller import Caller
     from barnabas.broker.settings import Changed, Settings
     from barnabas.machines.groups.coordinator import GroupCoordinator
@@ -49,6 +50,7 @@ GROUP_VERSION: Final = "group.version"
 CONSUMER_PROTOCOL_SINCE: Final = 1
 SHARE_VERSION: Final = "share.version"
 SHARE_PROTOCOL_SINCE: Final = 1
+DEAD_LETTERS_SINCE: Final = 2
 
 
 class GroupCoordinators:
@@ -95,11 +97,11 @@ class GroupCoordinators:
         """
         if not group_id and not may_be_empty:
             return failure(InvalidGroupId("The group id must not be empty."))
-        call = Call(caller.client_id or "", f"/{caller.address[0]}", version, failure)
+        call = Call(caller.client_id or "", caller.host, version, failure)
         call.may_see = may_see
         try:
             shard = self.runtime.find(group_id)
-            if (machine := shard.machine) is not None and machine.deletions:
+            if (machine := shard.machine) is not None and machine.deletions.under_way:
                 check_not_deleted(shard, group_id)
         except ApiError as error:
             return failure(error)
@@ -108,6 +110,29 @@ class GroupCoordinators:
         else:
             shard.ask(decide, call)
         return call.result()
+
+    def ask_at_once(
+        self,
+        group_id: str,
+        decide: Callable[[GroupCoordinator, Call[Response], int], GroupOutcome],
+        caller: Caller,
+        version: int,
+        failure: Callable[[ApiError], Response],
+    ) -> Response | Later[Response]:
+        """As `ask`, but the response is handed on while the coordinator answers others. The group id may be empty.
+
+        This is only for requests that are answered when their own records are stored, after which nobody is left to be
+        answered.
+        """
+        try:
+            shard = self.runtime.find(group_id)
+            if (machine := shard.machine) is not None and machine.deletions.under_way:
+                check_not_deleted(shard, group_id)
+        except ApiError as error:
+            return failure(error)
+        call = Call(caller.client_id or "", caller.host, version, failure)
+        shard.ask(decide, call)
+        return call.given()
 
     def check_consumer_protocol(self) -> None:
         """Raises UnsupportedVersion while the consumer group protocol is switched off."""
@@ -129,6 +154,11 @@ class GroupCoordinators:
             self._persister = self._make_persister()
         return self._persister
 
+    @property
+    def has_dead_letters(self) -> bool:
+        """Whether share groups may have dead letters."""
+        return self._metadata.image.features.get(SHARE_VERSION, 0) >= DEAD_LETTERS_SINCE
+
     def check_share_protocol(self) -> None:
         """Raises UnsupportedVersion while share groups are switched off."""
         if self._metadata.image.features.get(SHARE_VERSION, 0) < SHARE_PROTOCOL_SINCE:
@@ -148,7 +178,7 @@ class GroupCoordinators:
     async def _initialize(self, wanted: InitializeStates) -> None:
         codes = await self.initialize_states(wanted)
         if failed := {code for code in codes.values() if code is not ErrorCode.none}:
-            logger.error(
+            logger.warning(
                 "The states of %d partitions of share group %s could not be made, and its members do not get them. "
                 "The next heartbeat tries again: %s",
                 len(codes),
@@ -223,7 +253,7 @@ def _partitions(codes: Mapping[StatePartition, ErrorCode], *, made: bool) -> dic
 
 def check_not_deleted(shard: Shard[GroupCoordinator], group_id: str) -> None:
     """Raises CoordinatorLoadInProgress, which is tried again, while a group is being deleted."""
-    if shard.machine is not None and shard.machine.deletions.is_under_way(group_id):
+    if shard.machine is not None and group_id in shard.machine.deletions.under_way:
         raise CoordinatorLoadInProgress(f"Group {group_id} is being deleted. Try again.")
 
 

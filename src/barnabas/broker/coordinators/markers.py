@@ -27,9 +27,9 @@ from kio.schema.write_txn_markers.v2.response import WriteTxnMarkersResponse
 from kio.static.primitive import i8, i16, i32
 
 from barnabas.broker.coordinators.remote_markers import RemoteMarkers
-from barnabas.broker.coordinators.request_batching import RequestBatcher
-from barnabas.broker.replication.leader_partition import Marker
-from barnabas.machines.controller.image import NO_LEADER
+from barnabas.broker.coordinators.request_batching import REQUEST_SECONDS, RequestBatcher
+from barnabas.broker.replication.verification_guards import Marker
+from barnabas.machines.controller.image import DELETED, NO_LEADER
 from barnabas.machines.transactions.steps import EPOCH_BUMPS_SINCE
 from barnabas.model.errors import ApiError, ErrorCode, UnknownServerError
 from barnabas.model.internal_topics import CONSUMER_OFFSETS
@@ -58,12 +58,8 @@ SLOW_ERRORS: Final = frozenset(
 )
 """Errors that will not pass soon: another broker coordinates the transaction, and this one will learn of it; the
 partition's leader failed; or its followers hang."""
-REQUEST_SECONDS: Final = 30.0
-"""How long another broker has to write markers."""
 ENDED: Final = frozenset({ErrorCode.none, ErrorCode.invalid_producer_epoch})
 """Results after which the transaction is not open in the partition any more."""
-DELETED: Final = -2
-"""As a leader: there is no such partition."""
 
 
 class _RemoteWrite(NamedTuple):
@@ -227,17 +223,17 @@ class _Delivery:
                     writer.write(tp, marker, self._written(tp))
             elif leader == DELETED:
                 for tp in led:
-                    self._done(tp, ErrorCode.none)
+                    self._on_answer(tp, ErrorCode.none)
             elif leader < 0:
                 for tp in led:
-                    self._done(tp, ErrorCode.leader_not_available)
+                    self._on_answer(tp, ErrorCode.leader_not_available)
             else:
-                writer.write_remotely(leader, led, markers, self._epoch, self._done)
+                writer.write_remotely(leader, led, markers, self._epoch, self._on_answer)
 
     def _written(self, tp: TopicPartition) -> Callable[[ApiError | None], None]:
-        return lambda error: self._done(tp, ErrorCode.none if error is None else error.code)
+        return lambda error: self._on_answer(tp, ErrorCode.none if error is None else error.code)
 
-    def _done(self, tp: TopicPartition, code: ErrorCode) -> None:
+    def _on_answer(self, tp: TopicPartition, code: ErrorCode) -> None:
         if code is ErrorCode.invalid_producer_epoch:
             logger.warning(
                 "The transaction of %s needs no marker in %s: the partition has a later epoch of its producer.",

@@ -7,41 +7,28 @@ transactions are replayed with their producer id, and so are the markers that en
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from barnabas.model.errors import MessageTooLarge
 from barnabas.protocol.records.batch import (
     HEADER,
     HEADER_SIZE,
-    NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
-    NO_SEQUENCE,
     BatchHeader,
     read_header,
 )
-from barnabas.protocol.records.builder import build_batch
 from barnabas.protocol.records.compression import MAX_UNPACKED, decompress
 from barnabas.protocol.records.control import ControlType, control_type
-from barnabas.protocol.records.records import RECORD_OVERHEAD, Record, read_records
+from barnabas.protocol.records.pairs import build_batch_of_pairs
+from barnabas.protocol.records.records import RECORD_OVERHEAD, read_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from barnabas.broker.replication.leader_partition import LeaderPartition
+    from barnabas.machines.outcome import Replayed
     from barnabas.model.log_config import LogConfig
     from barnabas.storage.log.log import Log
-
-
-class Replayed(Protocol):
-    """What a log is replayed into."""
-
-    def replay_bytes(self, key: bytes, value: bytes | None, producer_id: int) -> None:
-        """Apply one record; `producer_id` is that of the transaction it belongs to, or -1."""
-        ...
-
-    def end_transaction(self, producer_id: int, commit: bool) -> None:
-        """Apply the marker that ends a producer's transaction."""
-        ...
 
 
 def size_of(records: Sequence[tuple[bytes, bytes | None]]) -> int:
@@ -78,29 +65,20 @@ def append(
     now_ms: int,
     codec: int,
     producer: tuple[int, int] | None = None,
-) -> int:
-    """Append records as one batch; returns the log end offset after them. Raises ApiError.
+) -> None:
+    """Append records as one batch. Raises ApiError.
 
     The append needs as many replicas in sync as a Produce with acks=all. `producer`, an id and an epoch, names the
     producer whose transaction the records are part of.
     """
     partition.check_acks()
-    batch = build_batch(
-        [Record(number, 0, key, value) for number, (key, value) in enumerate(records)],
-        base_timestamp=now_ms,
-        codec=codec,
-        producer_id=NO_PRODUCER_ID if producer is None else producer[0],
-        producer_epoch=NO_PRODUCER_EPOCH if producer is None else producer[1],
-        base_sequence=NO_SEQUENCE if producer is None else 0,  # as Kafka's coordinator has it, for every batch
-        transactional=producer is not None,
-    )
-    limit = partition.log.config.max_message_bytes
-    if len(batch) > limit:
+    batch = build_batch_of_pairs(records, now_ms, codec, producer)
+    if len(batch) > (limit := partition.log.config.max_message_bytes):
         raise MessageTooLarge(
             f"A batch of {len(records)} records has {len(batch)} bytes, but max.message.bytes of "
             f"{partition.tp.topic} is {limit}."
         )
-    return partition.append(batch, HEADER.unpack_from(batch), now_ms, in_sequence=False).last_offset + 1
+    partition.append(batch, HEADER.unpack_from(batch), now_ms, in_sequence=False)
 
 
 def replay_log(log: Log, reader: Replayed, buffer_bytes: int, is_wanted: Callable[[], bool]) -> int:

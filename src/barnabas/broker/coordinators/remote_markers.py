@@ -21,8 +21,9 @@ from barnabas.model.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from barnabas.broker.replication.leader_partition import LeaderPartition, Marker
+    from barnabas.broker.replication.leader_partition import LeaderPartition
     from barnabas.broker.replication.replicas import ReplicaManager
+    from barnabas.broker.replication.verification_guards import Marker
     from barnabas.model.errors import ApiError
     from barnabas.model.ids import TopicPartition
 

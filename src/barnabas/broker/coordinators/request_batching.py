@@ -18,6 +18,8 @@ Item = TypeVar("Item")
 
 logger = logging.getLogger(__name__)
 
+REQUEST_SECONDS: Final = 30.0
+"""How long a coordinator, or a leader that writes markers, on another broker has to answer."""
 MAX_ITEMS: Final = 100
 """Items in one request: each may name many partitions, and requests have a size limit."""
 

@@ -15,15 +15,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, NamedTuple
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple
 
 from barnabas.broker import collector
 from barnabas.broker.coordinators import record_log
 from barnabas.broker.coordinators.shard import RETRY_MS, M, Shard, loading_error
 from barnabas.broker.tasks import TaskSet
+from barnabas.broker.thread_imports import IMPORTING
 from barnabas.model.errors import BarnabasError, CoordinatorNotAvailable, NotCoordinator
-from barnabas.model.ids import java_hash
+from barnabas.model.ids import LONGEST_REMEMBERED, java_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorLog:
+class CoordinatorLog(NamedTuple):
     """Where coordinators keep their state: an internal topic, and how its records are read and written."""
 
     topic: str
@@ -57,10 +56,30 @@ class CoordinatorParts(NamedTuple):
     executor: Executor
 
 
+class _Partitions(dict[tuple[str, int], int]):
+    """Which of so many partitions coordinates a key, as Kafka counts.
+
+    It is asked for with every request of a group or of a transaction: where the answer is there, nothing is called.
+    """
+
+    def __missing__(self, asked: tuple[str, int]) -> int:
+        key, count = asked
+        number = abs(java_hash(key))
+        number = 0 if number == 1 << 31 else number % count  # Java's abs has no such number
+        if len(key) <= LONGEST_REMEMBERED:
+            if len(self) >= _MOST_REMEMBERED:
+                self.clear()
+            self[asked] = number
+        return number
+
+
+_MOST_REMEMBERED: Final = 4096
+_PARTITIONS: Final = _Partitions()
+
+
 def partition_of(key: str, count: int) -> int:
-    """Which of so many partitions coordinates a key, as Kafka counts."""
-    number = abs(java_hash(key))
-    return 0 if number == 1 << 31 else number % count  # Java's abs has no such number
+    """Which of so many partitions coordinates a key."""
+    return _PARTITIONS[key, count]
 
 
 class Runtime(Generic[M]):
@@ -107,10 +126,11 @@ class Runtime(Generic[M]):
 
     def find(self, key: str) -> Shard[M]:
         """The coordinator of a key. Raises the error that says why it is not here."""
-        number = self.partition_for(key)
-        if number is None:
+        topic = self._metadata.topic(self.topic)
+        if topic is None:
             raise CoordinatorNotAvailable(f"{self.topic} does not exist yet. Send FindCoordinator, which creates it.")
-        return self.shard(number)
+        number = _PARTITIONS[key, len(topic.partitions)]
+        return self._shards.get(number) or self.shard(number)
 
     def shard(self, number: int) -> Shard[M]:
         """The coordinator on a partition. Raises NotCoordinator."""
@@ -160,7 +180,8 @@ class Runtime(Generic[M]):
                 continue
 
             def read() -> tuple[M, int]:
-                machine = self._make_machine()
+                with IMPORTING:
+                    machine = self._make_machine()
                 log.prepare()
                 return machine, record_log.replay_log(log, machine, self._load_buffer_bytes, is_wanted)
 

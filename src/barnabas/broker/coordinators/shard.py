@@ -1,7 +1,8 @@
 """One coordinator: a machine over one partition of an internal topic, and what makes its decisions durable.
 
     request    the machine decides, then replays its own records, then timers are set; when the turn of the event loop
-               is over, the records of all decisions of the turn are appended as one batch
+               is over, the records of all decisions of the turn are appended as one batch. Where the last turn had no
+               more than one, there is nothing to wait for: the first decision of this turn is appended at once
     reply      is sent when the high watermark reaches the log end that the machine saw, also to a request that changes
                nothing: no client sees what a failover could undo
 
@@ -23,19 +24,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Generic, Never, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Never, TypeVar
 
 from barnabas.broker.coordinators import record_log
 from barnabas.broker.coordinators.calls import MessageSender
 from barnabas.broker.coordinators.timers import Timers
+from barnabas.machines.outcome import Machine, Outcome
 from barnabas.model.errors import (
     ApiError,
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
-    ErrorCode,
     InvalidProducerEpoch,
     MessageTooLarge,
     NotCoordinator,
@@ -74,34 +74,6 @@ All groups of the partition wait meanwhile, so the pause only keeps a broker fro
 """
 
 Record = TypeVar("Record")
-Record_contra = TypeVar("Record_contra", contravariant=True)
-TimerKey_contra = TypeVar("TimerKey_contra", contravariant=True)
-
-
-class Machine(record_log.Replayed, Protocol[Record_contra, TimerKey_contra]):
-    """What the shell asks of a coordinator's machine."""
-
-    def encode(self, record: Record_contra, /) -> tuple[bytes, bytes | None]:
-        """Key and value of a record."""
-        ...
-
-    def replay(self, record: Record_contra, /) -> None:
-        """Apply a record that is stored."""
-        ...
-
-    def expire(self, key: TimerKey_contra, now_ms: int, /) -> CoordinatorOutcome[object]:
-        """A timer is due."""
-        ...
-
-    def loaded(self, now_ms: int, /) -> CoordinatorOutcome[object]:
-        """The whole log was replayed."""
-        ...
-
-    def abandon(self, code: ErrorCode, /) -> CoordinatorOutcome[object]:
-        """The machine is not used any more: answer everyone who waits in it."""
-        ...
-
-
 M = TypeVar("M", bound=Machine[Any, Any])
 """A machine. Its records and timer keys are its own: the shell hands back only what the same machine gave it."""
 
@@ -117,10 +89,15 @@ class Shard(Generic[M]):
         """What requests get while there is no machine."""
         self._runtime = runtime
         self._clock = runtime.clock
+        self._call_soon = asyncio.get_running_loop().call_soon
         self._timers = Timers(runtime.clock, self._expire)
         self._unwritten: list[Encoded] = []
         """Records that were decided in this turn of the event loop."""
         self._unwritten_bytes = 0
+        self._decisions = 0
+        """Decisions with records in this turn of the event loop."""
+        self._is_quiet = True
+        """Whether the last turn that had such a decision had no other."""
         self._config: LogConfig | None = None
         """The partition's settings that `_room` was computed from."""
         self._room = 0
@@ -209,7 +186,7 @@ class Shard(Generic[M]):
 
         They count only when the transaction is committed, so `replay` applies them as pending ones.
         """
-        self._write()
+        self._write_all()
         machine = self.machine
         if machine is None:
             call.fail(self.failure)
@@ -228,11 +205,11 @@ class Shard(Generic[M]):
             self._reload(machine, "failed to decide a request in a transaction")
             call.fail(_failed(self.partition))
             return
-        self.apply(machine, replace(outcome, changes=()))
+        self.apply(machine, Outcome(replies=outcome.replies, sends=outcome.sends, timers=outcome.timers))
 
     def end_transaction(self, append: Callable[[], object], producer_id: int, commit: bool) -> None:
         """Store the marker that ends a producer's transaction by `append`, and apply it. Raises ApiError."""
-        self._write()
+        self._write_all()
         machine = self.machine
         if machine is None:
             raise self.failure
@@ -271,7 +248,7 @@ class Shard(Generic[M]):
                 self._timers.set(timer.key, timer.at_ms)
         if self._unwritten:
             self._waiting += replies
-            if self._unwritten_bytes > MAX_BATCH:
+            if (self._is_quiet and self._decisions == 1) or self._unwritten_bytes > MAX_BATCH:
                 self._write()
         elif self._waiting:
             self._waiting += replies
@@ -282,7 +259,7 @@ class Shard(Generic[M]):
     def _store(self, machine: M, outcome: CoordinatorOutcome[object]) -> None:
         """Queue the records of a decision to be appended when the turn of the event loop is over, and replay them."""
         changes = outcome.changes
-        records = [machine.encode(record) for record in changes]
+        records = list(map(machine.encode, changes))
         size = record_log.size_of(records)
         if self.partition.log.config is not self._config:
             self._config = self.partition.log.config
@@ -327,39 +304,75 @@ class Shard(Generic[M]):
                 self._release(stored)
             return
         logger.warning("A decision of the coordinator of %s is too large for its log: %s", self.partition.tp, error)
+        self.decide_event(lambda machine, now_ms: otherwise())
         for asker, _ in replies:
             asker.fail(_client_error(error))
-        self.decide_event(lambda machine, now_ms: otherwise())
 
     def _queue(self, records: list[Encoded], size: int) -> None:
-        """Append these records when the turn of the event loop is over."""
-        if not self._unwritten:
-            asyncio.get_running_loop().call_soon(self._write)
+        """Append these records when the turn of the event loop is over, or before."""
+        if not self._decisions:
+            self._call_soon(self._end_turn)
+        self._decisions += 1
         self._unwritten += records
         self._unwritten_bytes += size
 
+    def _end_turn(self) -> None:
+        """The turn of the event loop is over: append what was decided in it.
+
+        Whoever is answered may ask again at once. What is decided then belongs to the next turn, and waits for its end.
+        """
+        decisions = self._decisions
+        try:
+            if self._unwritten or self._waiting:
+                self._write()
+        finally:
+            self._is_quiet = decisions == 1
+            self._decisions = left = self._decisions - decisions
+            if left:
+                self._call_soon(self._end_turn)
+
     def _write(self) -> None:
         """Append queued records, and release the replies that wait for them."""
+        waiting, self._waiting = self._waiting, []  # before the append: it may answer somebody who asks again
         try:
             self._append_unwritten()
         except Exception as error:
+            self._waiting[:0] = waiting
             self._fail(error)
             return
-        waiting, self._waiting = self._waiting, []
         if waiting:
             self._release(waiting)
 
+    def _write_all(self) -> None:
+        """Append queued records until there are none: whoever is answered may ask again at once.
+
+        What is appended next then has the place in the log that it has among the decisions of the machine.
+        """
+        self._write()
+        while self._unwritten:
+            self._write()
+
     def _append_unwritten(self) -> None:
-        """Append queued records. Raises if they cannot be appended."""
-        if self._unwritten:
-            self._append(self._unwritten)
-            self._unwritten, self._unwritten_bytes = [], 0
+        """Append queued records. Raises if they cannot be appended; they are still queued then."""
+        if records := self._unwritten:
+            size, self._unwritten, self._unwritten_bytes = self._unwritten_bytes, [], 0
+            try:
+                record_log.append(self.partition, records, self._clock.now_ms(), self._runtime.compression)
+            except BaseException:
+                self._unwritten[:0], self._unwritten_bytes = records, size + self._unwritten_bytes
+                raise
 
     def _append(self, records: list[Encoded], producer: tuple[int, int] | None = None) -> None:
         record_log.append(self.partition, records, self._clock.now_ms(), self._runtime.compression, producer)
 
     def _release(self, replies: Iterable[Reply]) -> None:
         """Give replies when everything in the log is committed."""
+        partition = self.partition
+        end_offset = partition.log.log_end_offset
+        if end_offset <= partition.leader.high_watermark:  # as always where there are no other replicas
+            for asker, response in replies:
+                asker.answer(response)
+            return
 
         def committed(error: ApiError | None) -> None:
             for asker, response in replies:
@@ -368,7 +381,7 @@ class Shard(Generic[M]):
                 else:
                     asker.fail(_client_error(error))
 
-        self.partition.when_committed(self.partition.log.log_end_offset, committed)
+        partition.when_committed(end_offset, committed)
 
     # The end of the machine
 
@@ -386,7 +399,10 @@ class Shard(Generic[M]):
         try:
             replies = machine.abandon(error.code).replies
         except Exception:  # of a machine that is half changed
-            logger.exception("The coordinator of %s could not name who waits for it.", self.partition.tp)
+            logger.exception(
+                "The coordinator of %s failed while it was given up. Requests that wait get an error.",
+                self.partition.tp,
+            )
             replies = ()
         for asker, response in replies:
             parked.pop(asker, None)
@@ -420,9 +436,9 @@ class Shard(Generic[M]):
             error = UnknownServerError(f"The coordinator of {tp} failed: {failure}")
             logger.error("The coordinator of %s failed to store a decision. It is loaded again.", tp, exc_info=failure)
         waiting, self._waiting = self._waiting, []
-        for asker, _ in waiting:
-            asker.fail(_client_error(error))
         self.end(CoordinatorNotAvailable(str(error)))
+        for asker, _ in waiting:  # whose next requests must not reach this machine any more
+            asker.fail(_client_error(error))
         if isinstance(error, MessageTooLarge | RecordListTooLarge | UnknownServerError | StorageFailed):
             self._load_again()
         else:

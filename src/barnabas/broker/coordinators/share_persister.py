@@ -1,5 +1,6 @@
 """Where a group coordinator has the state of share partitions kept: it begins states, deletes them, and asks how far
-they are. The leaders of partitions, who read and write them, ask share coordinators themselves.
+they are. The leaders of partitions, who read and write them, ask share coordinators themselves
+(`broker/shares/states`).
 
 `CoordinatorPersister` asks the share coordinator of each partition, on this broker or on another. Tests have a
 `SharePersister` of their own, in memory.
@@ -22,6 +23,7 @@ from kio.schema.types import GroupId
 from kio.static.primitive import i32, i64
 
 from barnabas.broker.coordinators import internal_topics
+from barnabas.broker.coordinators.request_batching import REQUEST_SECONDS
 from barnabas.broker.coordinators.runtime import partition_of
 from barnabas.broker.serving.asking import ask
 from barnabas.model.errors import ApiError, ErrorCode
@@ -39,8 +41,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-REQUEST_SECONDS: Final = 30.0
-"""How long a coordinator on another broker has to answer."""
 TRIES: Final = 5
 """How often a coordinator is asked that moves, loads or cannot be reached, as Kafka's persister does."""
 FIRST_PAUSE: Final = 0.1

@@ -83,10 +83,13 @@ class ShareCoordinators:
 
     def _send(self, shard: Shard[ShareCoordinator], message: object) -> None:
         """Delete the records that nobody needs any more. Prune is the only message of the machine."""
-        partition, machine = shard.partition, shard.machine
+        from barnabas.machines.shares.coordinator import Prune
+
+        assert isinstance(message, Prune)
+        partition, machine, before = shard.partition, shard.machine, message.before
         if machine is None:
             return
-        before = machine.redundant_before(partition.log.log_end_offset)
+        machine.begin_pruning(partition.log.log_end_offset)
         if before is None or not partition.log.log_start_offset < before <= partition.leader.high_watermark:
             return
         try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.broker.coordinators.calls import Call
 from barnabas.broker.coordinators.reply_deadline import ReplyDeadline
-from barnabas.broker.coordinators.request_batching import RequestBatcher
+from barnabas.broker.coordinators.request_batching import REQUEST_SECONDS, RequestBatcher
 from barnabas.broker.coordinators.runtime import CoordinatorLog, CoordinatorParts, Runtime
 from barnabas.broker.tasks import TaskSet
 from barnabas.machines.transactions.settings import TransactionSettings
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-REQUEST_SECONDS: Final = 30.0
-"""How long a coordinator on another broker has to answer."""
 STOP_SECONDS: Final = 3.0
 """How long a stop waits for requests that wait for a coordinator: they would wait much longer for one that hangs."""
 RETRY_FOR: Final = 0.1

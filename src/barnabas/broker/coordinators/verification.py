@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.broker.context import BrokerContext
-    from barnabas.broker.replication.leader_partition import LeaderPartition, VerificationGuard
+    from barnabas.broker.replication.leader_partition import LeaderPartition
+    from barnabas.broker.replication.verification_guards import VerificationGuard
     from barnabas.model.ids import TopicPartition
     from barnabas.protocol.messages.produce import ProduceRequest
 
@@ -81,7 +82,7 @@ class Verification:
             if partition is None or not header.attributes & TRANSACTIONAL or header.producer_id < 0:
                 continue  # it is refused, or not transactional; if it is led when it is appended, it is retried
             self._producers.add((header.producer_id, header.producer_epoch))
-            guard = partition.begin_verification(header.producer_id, header.producer_epoch, now, header.base_sequence)
+            guard = partition.verification.begin(header.producer_id, header.producer_epoch, now, header.base_sequence)
             if guard is not None:
                 self._guards[place] = guard
                 self._unverified[place] = partition
@@ -138,7 +139,7 @@ class Verification:
         if self._is_on and header.attributes & TRANSACTIONAL:
             guard = self._guards.get(place) if self._unverified.get(place) is partition else None
             bumped = self._version >= ADDS_SINCE
-            partition.end_verification(
+            partition.verification.check(
                 header.producer_id, header.producer_epoch, guard, header.base_sequence, bumped=bumped
             )
 

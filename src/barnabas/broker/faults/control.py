@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Words = "Mapping[str, Any]"
-
 
 class Control:
     """Serves the socket."""

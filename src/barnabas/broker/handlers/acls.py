@@ -134,10 +134,10 @@ def _acl_or_error(creation: AclCreation) -> Acl | ApiError:
 
 def _acl(creation: AclCreation) -> Acl:
     """What is to be stored. Raises InvalidRequest."""
-    kind = _known(AclResourceType, creation.resource_type, "resourceType")
-    pattern_type = _known(PatternType, creation.resource_pattern_type, "patternType", {PatternType.MATCH})
-    operation = _known(Operation, creation.operation, "operation")
-    permission = _known(Permission, creation.permission_type, "permissionType")
+    kind = _parse_number(AclResourceType, creation.resource_type, "resourceType")
+    pattern_type = _parse_number(PatternType, creation.resource_pattern_type, "patternType", {PatternType.MATCH})
+    operation = _parse_number(Operation, creation.operation, "operation")
+    permission = _parse_number(Permission, creation.permission_type, "permissionType")
     if not creation.resource_name:
         raise InvalidRequest("Invalid empty resource name.")
     if kind is AclResourceType.CLUSTER and creation.resource_name != CLUSTER_NAME:
@@ -152,7 +152,7 @@ def _acl(creation: AclCreation) -> Acl:
     return Acl(pattern, Entry(creation.principal, creation.host, operation, permission))
 
 
-def _known(kind: type[E], number: int, words: str, only_in_filters: Collection[E] = ()) -> E:
+def _parse_number(kind: type[E], number: int, words: str, only_in_filters: Collection[E] = ()) -> E:
     """What a number means in an ACL. Raises InvalidRequest for those that mean nothing, or are for filters."""
     found = next((each for each in kind if each == number), kind(0))
     if found <= 1 or found in only_in_filters:

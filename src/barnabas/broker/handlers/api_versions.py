@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from barnabas.broker.context import BrokerContext
     from barnabas.broker.serving.caller import Caller
 
+OPTIONAL: Final = frozenset(api.only_with for api in APIS if api.only_with is not None)
+"""Settings without which some APIs are not served."""
+MOST_SOFTWARE: Final = 128
+"""Characters of a client's software and version that are kept while it is connected."""
 SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -40,11 +44,12 @@ def api_versions(broker: BrokerContext, request: ApiVersionsRequest, caller: Cal
     name, version = request.client_software_name, request.client_software_version
     if (name or version) and not (SOFTWARE_NAME.fullmatch(name) and SOFTWARE_NAME.fullmatch(version)):
         return ApiVersionsResponse(error_code=ErrorCode.invalid_request, api_keys=(), throttle_time=NO_THROTTLE)
+    caller.session.software = f"{name} {version}"[:MOST_SOFTWARE] if name else ""
     image = broker.metadata.image
     own = image.brokers.get(broker.broker_id)
     return ApiVersionsResponse(
         error_code=ErrorCode.none,
-        api_keys=_advertised(),
+        api_keys=_advertised(frozenset(filter(broker.settings.text_or_none, OPTIONAL))),
         throttle_time=NO_THROTTLE,
         supported_features=tuple(
             SupportedFeatureKey(name=feature, min_version=i16(lowest), max_version=i16(highest))
@@ -69,9 +74,12 @@ def unsupported_version() -> ApiVersionsResponse:
 
 
 @cache
-def _advertised() -> tuple[ApiVersion, ...]:
-    """Every API that clients may ask for; made once, since every client asks when it connects."""
-    return tuple(_entry(api) for api in APIS if not api.is_internal)
+def _advertised(settings: frozenset[str]) -> tuple[ApiVersion, ...]:
+    """Every API that clients may ask for, where these of OPTIONAL are set.
+
+    Made once, since every client asks when it connects.
+    """
+    return tuple(_entry(api) for api in APIS if not api.is_internal and api.only_with in (None, *settings))
 
 
 def _entry(api: Api) -> ApiVersion:

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from kio.static.primitive import TZAware
 
     from barnabas.broker.context import BrokerContext
+    from barnabas.broker.security.delegation_tokens import DelegationTokens
     from barnabas.broker.serving.caller import Caller
     from barnabas.machines.security.delegation_tokens import TokenInfo
 
@@ -62,7 +63,7 @@ async def create_delegation_token(
     broker: BrokerContext, request: CreateDelegationTokenRequest, caller: Caller
 ) -> CreateDelegationTokenResponse:
     """Create a delegation token for the caller."""
-    _check(broker, caller)
+    tokens = _tokens(broker, caller)
     owner = caller.principal
     if request.owner_principal_name:
         owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
@@ -74,7 +75,7 @@ async def create_delegation_token(
     if any(not principal.startswith(f"{USER}:") for principal in (owner, *renewers)):
         raise InvalidPrincipalType("Owner and renewers of a delegation token must be users.")
     parties = TokenParties(owner, caller.principal, renewers)
-    token = await broker.tokens.create(parties, request.max_lifetime // MILLISECOND)
+    token = await tokens.create(parties, request.max_lifetime // MILLISECOND)
     (kind, _, name), (requester_kind, _, requester) = owner.partition(":"), caller.principal.partition(":")
     return CreateDelegationTokenResponse(
         error_code=ErrorCode.none,
@@ -86,7 +87,7 @@ async def create_delegation_token(
         expiry_timestamp=_time(token.expires_ms),
         max_timestamp=_time(token.ends_ms),
         token_id=token.token_id,
-        hmac=broker.tokens.hmac(token),
+        hmac=tokens.hmac(token),
         throttle_time=NO_THROTTLE,
     )
 
@@ -95,8 +96,8 @@ async def renew_delegation_token(
     broker: BrokerContext, request: RenewDelegationTokenRequest, caller: Caller
 ) -> RenewDelegationTokenResponse:
     """Put off the time at which a delegation token expires."""
-    _check(broker, caller)
-    until = await broker.tokens.renew(request.hmac, caller.principal, request.renew_period // MILLISECOND)
+    tokens = _tokens(broker, caller)
+    until = await tokens.renew(request.hmac, caller.principal, request.renew_period // MILLISECOND)
     return RenewDelegationTokenResponse(
         error_code=ErrorCode.none, expiry_timestamp=_time(until), throttle_time=NO_THROTTLE
     )
@@ -106,8 +107,8 @@ async def expire_delegation_token(
     broker: BrokerContext, request: ExpireDelegationTokenRequest, caller: Caller
 ) -> ExpireDelegationTokenResponse:
     """Let a delegation token expire earlier, or now."""
-    _check(broker, caller)
-    until = await broker.tokens.expire(request.hmac, caller.principal, request.expiry_time_period // MILLISECOND)
+    tokens = _tokens(broker, caller)
+    until = await tokens.expire(request.hmac, caller.principal, request.expiry_time_period // MILLISECOND)
     return ExpireDelegationTokenResponse(
         error_code=ErrorCode.none, expiry_timestamp=_time(until), throttle_time=NO_THROTTLE
     )
@@ -117,7 +118,7 @@ async def describe_delegation_token(
     broker: BrokerContext, request: DescribeDelegationTokenRequest, caller: Caller
 ) -> DescribeDelegationTokenResponse:
     """List the delegation tokens that the caller may see."""
-    _check(broker, caller)
+    tokens = _tokens(broker, caller)
     owners = None if request.owners is None else set(_principals(request.owners))
 
     def may_describe(token: TokenInfo) -> bool:
@@ -126,7 +127,7 @@ async def describe_delegation_token(
             broker, caller, api, Operation.DESCRIBE_TOKENS, token.owner
         )
 
-    found = await broker.tokens.visible(caller.principal, owners, may_describe)
+    found = await tokens.visible(caller.principal, owners, may_describe)
 
     def describe(token: Any) -> DescribedDelegationToken:
         (kind, _, name), (requester_kind, _, requester) = token.owner.partition(":"), token.requester.partition(":")
@@ -139,7 +140,7 @@ async def describe_delegation_token(
             expiry_timestamp=i64(token.expires_ms),
             max_timestamp=i64(token.ends_ms),
             token_id=token.token_id,
-            hmac=broker.tokens.hmac(token),
+            hmac=tokens.hmac(token),
             renewers=tuple(
                 DescribedDelegationTokenRenewer(principal_type=kind, principal_name=name)
                 for kind, _, name in (renewer.partition(":") for renewer in token.renewers)
@@ -153,16 +154,17 @@ async def describe_delegation_token(
     )
 
 
-def _check(broker: BrokerContext, caller: Caller) -> None:
-    """Refuse a client that has not logged in, or logged in with a delegation token."""
+def _tokens(broker: BrokerContext, caller: Caller) -> DelegationTokens:
+    """The cluster's tokens, for a client that has logged in, and not with one of them."""
     if caller.session.is_token or caller.principal == ANONYMOUS:
         raise DelegationTokenRequestNotAllowed(
             "Delegation tokens are managed on connections that logged in, and not with a delegation token."
         )
-    if not broker.tokens.is_enabled:
+    if broker.tokens is None:
         raise DelegationTokenAuthDisabled(
             "Delegation tokens are disabled. To enable them, set delegation.token.secret.key on all brokers."
         )
+    return broker.tokens
 
 
 def _may(

@@ -7,8 +7,8 @@
 - v0–1: a result for each feature, when all is well.
 
 What a level does: without group.version 1, ConsumerGroupHeartbeat and ConsumerGroupDescribe are refused, so that groups
-use the classic protocol; without share.version 1 the requests of share groups are; by transaction.version, clients
-choose the versions in which they speak of transactions.
+use the classic protocol; without share.version 1 the requests of share groups are, and without 2 they have
+no dead letters; by transaction.version, clients choose the versions in which they speak of transactions.
 """
 
 from __future__ import annotations

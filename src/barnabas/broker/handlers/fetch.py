@@ -12,7 +12,7 @@
 - Followers, which say which replica they are, get everything there is, and what they ask for tells how far they are.
   One that has not proved to be that broker gets TOPIC_AUTHORIZATION_FAILED. Followers are told of deleted records at
   once. While batches come one after the other, followers wait and get several together
-  (`broker/replication/fetch_batching`).
+  (`broker/fetching/fetch_batching`).
 - v11+: with replica.selector.class, a consumer that names its rack is sent from the leader to a replica in sync in that
   rack. Any replica is read from, up to the high watermark that it knows.
 
@@ -29,11 +29,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, TypeAlias
-from uuid import UUID
+from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.fetching.leases import lease_files
+from barnabas.broker.fetching.partition_read import DiskReadNeeded, divergence, nearer_replica, read_for_consumer
+from barnabas.broker.permissions.records import unreadable
 from barnabas.broker.replication.cold_logs import open_all
 from barnabas.machines.fetch_session import UNKNOWN, without_session
+from barnabas.machines.partition import NO_EPOCH
 from barnabas.machines.security.acls import Operation
 from barnabas.model.errors import (
     ApiError,
@@ -41,7 +44,6 @@ from barnabas.model.errors import (
     OffsetOutOfRange,
     StorageFailed,
     TopicAuthorizationFailed,
-    UnknownTopicId,
 )
 from barnabas.net.reply import HANG_UP, Answer, Parked
 from barnabas.protocol.messages import fetch_response as wire
@@ -49,17 +51,15 @@ from barnabas.protocol.messages.fetch_request import FetchRequest, unpack
 from barnabas.storage.files import ColdRead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from barnabas.broker.context import BrokerContext
-    from barnabas.broker.permissions.access import Access, Permissions
+    from barnabas.broker.fetching.partition_read import Fetched
     from barnabas.broker.replication.follower_partition import FollowerPartition
     from barnabas.broker.replication.leader_partition import LeaderPartition
-    from barnabas.broker.security.quotas import Meter
+    from barnabas.broker.security.metering import Meter
     from barnabas.broker.serving.caller import Caller
     from barnabas.machines.fetch_session import FetchContext, SessionPartition
-    from barnabas.storage.log.log import Log
-    from barnabas.storage.segments.segment import FileSlice
 
 logger = logging.getLogger(__name__)
 
@@ -68,17 +68,6 @@ NOT_LOOKED_FOR: Final = frozenset(
     {ErrorCode.topic_authorization_failed, ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id}
 )
 """Errors of partitions that Kafka answers without looking at a log, and with an empty list of aborted transactions."""
-
-Fetched: TypeAlias = "wire.FetchedPartition[SessionPartition, FileSlice]"
-
-
-class DiskReadNeeded(Exception):
-    """A log must read from disk before it can answer; `look` does so, in a thread, and leaves it in memory."""
-
-    def __init__(self, wanted: SessionPartition, look: Callable[[], object]) -> None:
-        super().__init__("the log must read from disk")
-        self.wanted = wanted
-        self.look = look
 
 
 def fetch(
@@ -169,7 +158,7 @@ class Fetch:
         self._correlation_id = correlation_id
         self._limit = min(request.max_bytes, broker.settings.number("fetch.max.bytes"))
         self._defers = False
-        """Whether records may be left for the next batch of fetches (`broker/replication/fetch_batching`)."""
+        """Whether records may be left for the next batch of fetches (`broker/fetching/fetch_batching`)."""
         self._deferred = False
         """Whether some records were left for it."""
         self._now = 0.0
@@ -263,7 +252,16 @@ class Fetch:
             partition.remove_watcher(self)
 
     def _warm_up(self, cold: DiskReadNeeded) -> None:
-        """Let a thread read what is needed, then answer with it."""
+        """Let a thread read what is needed, then answer with it.
+
+        A thread that loads a log loads the others that were asked for, too.
+        """
+        self._broker.replicas.partitions.cold_reads += 1
+        others = [each.log for each in self._partitions() if not each.log.is_open] if cold.is_load else []
+
+        def look() -> object:
+            open_all(others)
+            return cold.look()
 
         def looked(done: asyncio.Future[object]) -> None:
             if (error := done.exception()) is not None:
@@ -273,7 +271,7 @@ class Fetch:
             self._look_again(True)
 
         loop = asyncio.get_running_loop()
-        loop.run_in_executor(self._broker.executor, cold.look).add_done_callback(looked)
+        loop.run_in_executor(self._broker.executor, look).add_done_callback(looked)
 
     def _read(self) -> tuple[list[Fetched], int, bool]:
         """What every partition has now, the total size, and whether the response must be sent at once."""
@@ -285,7 +283,9 @@ class Fetch:
         if follows:
             self._now = asyncio.get_running_loop().time()
         elif self._broker.permissions is not None:
-            self._check_permissions(self._broker.permissions)
+            self._unreadable.update(
+                unreadable(self._broker.permissions, self._caller, self._broker.metadata, self._context.partitions)
+            )
         for wanted in self._context.partitions:
             try:
                 result = self._read_one(wanted, left, total == 0)
@@ -304,49 +304,6 @@ class Fetch:
             results.append(result)
         return results, total, urgent
 
-    def _check_permissions(self, permissions: Permissions) -> None:
-        """Note which partitions the caller may not read, by the rules of now: a session, or a wait, outlasts rules.
-
-        Where it may read all of them, the next fetch of the same topics costs a look into a set, and the next one in
-        the same session not even that.
-        """
-        session, partitions = self._caller.session, self._context.partitions
-        memo, principal = session.memo, session.principal
-        if memo.fetched is partitions and memo.fetched_by == principal:
-            return
-        readable = memo.readable
-        for wanted in partitions:
-            if (principal, wanted.topic) not in readable:
-                break
-        else:
-            if readable:  # else this may be the memo of those that were never asked
-                memo.fetched, memo.fetched_by = partitions, principal
-            return
-        self._ask_for_permissions(permissions)
-
-    def _ask_for_permissions(self, permissions: Permissions) -> None:
-        access, session = permissions.of(self._caller, "FETCH"), self._caller.session
-        answers: dict[str | bytes, bool | None] = {}
-        for wanted in self._context.partitions:
-            topic = wanted.topic
-            if topic not in answers:
-                answers[topic] = self._may_read(access, topic)
-            if answers[topic] is False:
-                self._unreadable[wanted.key] = TopicAuthorizationFailed("Topic authorization failed.")
-            elif answers[topic] is None:
-                self._unreadable[wanted.key] = UnknownTopicId("No topic has this id.")
-        there = self._broker.metadata.image.topics
-        known = [topic for topic, answer in answers.items() if answer and (isinstance(topic, bytes) or topic in there)]
-        if known:  # nothing is remembered of names that a client has made up
-            permissions.memo(session).readable.update((session.principal, topic) for topic in known)
-
-    def _may_read(self, access: Access, topic: str | bytes) -> bool | None:
-        """Whether the caller may read a topic; None if no topic has this id, so that nothing can be read."""
-        if isinstance(topic, str):
-            return access.allows_topic(Operation.READ, topic)
-        found = self._broker.metadata.topic_by_id(UUID(bytes=topic))
-        return None if found is None else access.allows_topic(Operation.READ, found.name)
-
     def _read_one(self, wanted: SessionPartition, left: int, first: bool) -> Fetched:
         request = self._request
         if self._unreadable and wanted.key in self._unreadable:
@@ -357,64 +314,22 @@ class Fetch:
             if follower is None or request.replica_id >= 0 or self._version < wire.PREFERRED_REPLICA:
                 raise self._broker.replicas.not_led(wanted.topic, wanted.partition)
             follower.check_epoch(wanted.current_leader_epoch)
-            return self._read_committed_part(wanted, follower, follower.log.high_watermark, left, first)
+            return read_for_consumer(wanted, follower, follower.log.high_watermark, request.read_committed, left, first)
         leader = partition.leader
-        leader.check_epoch(wanted.current_leader_epoch)
+        if wanted.current_leader_epoch not in (leader.leader_epoch, NO_EPOCH):  # nearly never, so it is asked here
+            leader.check_epoch(wanted.current_leader_epoch)
         if request.replica_id >= 0:
             return self._read_for_follower(wanted, partition, left, first)
         if request.rack and (nearer := self._nearer_replica(wanted, partition)) is not None:
             log_start = partition.log.log_start_offset
             return wire.FetchedPartition(wanted, 0, leader.high_watermark, -1, log_start, preferred_read_replica=nearer)
-        return self._read_committed_part(wanted, partition, leader.high_watermark, left, first)
+        return read_for_consumer(wanted, partition, leader.high_watermark, request.read_committed, left, first)
 
     def _nearer_replica(self, wanted: SessionPartition, partition: LeaderPartition) -> int | None:
-        """A replica in sync in the consumer's rack that has what it asks for; None if the leader is as good."""
+        """The replica from which a consumer that named its rack had better read; None for this one."""
         if not self._broker.settings.text_or_none("replica.selector.class"):
             return None
-        leader, brokers, rack = partition.leader, self._broker.metadata.image.brokers, self._request.rack
-        racks = {each: brokers[each].rack for each in leader.isr if each in brokers}
-        if racks.get(leader.broker_id) == rack:
-            return None
-        near = [each for each, found in racks.items() if found == rack and leader.has(each, wanted.fetch_offset)]
-        return max(near, key=leader.end_of, default=None)
-
-    def _read_committed_part(
-        self,
-        wanted: SessionPartition,
-        partition: LeaderPartition | FollowerPartition,
-        high_watermark: int,
-        left: int,
-        first: bool,
-    ) -> Fetched:
-        """What a consumer may see."""
-        log = partition.log
-        offset, read_committed = wanted.fetch_offset, self._request.read_committed
-        if not log.is_open and (read_committed or offset < high_watermark or wanted.last_fetched_epoch >= 0):
-            raise self._closed(wanted, log)
-        stable = log.last_stable_offset(high_watermark)
-        visible = stable if read_committed else high_watermark
-        start = log.log_start_offset
-        aborted: Sequence[tuple[int, int]] | None = () if read_committed else None
-        if wanted.last_fetched_epoch >= 0 and (diverging := self._diverges(wanted, partition)) is not None:
-            return wire.FetchedPartition(wanted, 0, high_watermark, stable, start, aborted, diverging_epoch=diverging)
-        if offset >= visible or offset < start:
-            if not start <= offset <= log.log_end_offset:
-                raise OffsetOutOfRange(f"{partition.tp} has offsets {start} to {log.log_end_offset}, not {offset}.")
-            return wire.FetchedPartition(wanted, 0, high_watermark, stable, start, aborted)
-        most = min(wanted.max_bytes, left)
-        if most <= 0 and not first:
-            return wire.FetchedPartition(wanted, 0, high_watermark, stable, start, aborted)
-        try:
-            slices, size, transactions = log.read(
-                offset, most, visible, first, may_block=False, committed=read_committed
-            )
-        except ColdRead:
-            raise DiskReadNeeded(
-                wanted, lambda: log.read(offset, most, visible, first, committed=read_committed)
-            ) from None
-        if transactions:
-            aborted = [(one.producer_id, one.first_offset) for one in transactions]
-        return wire.FetchedPartition(wanted, 0, high_watermark, stable, start, aborted, size, slices)
+        return nearer_replica(wanted, partition, self._broker.metadata.image.brokers, self._request.rack)
 
     def _read_for_follower(
         self, wanted: SessionPartition, partition: LeaderPartition, left: int, first: bool
@@ -422,11 +337,11 @@ class Fetch:
         """Everything from the follower's end on; that it asks there says that it has what is before."""
         leader, log, offset = partition.leader, partition.log, wanted.fetch_offset
         if not log.is_open:
-            raise self._closed(wanted, log)
+            raise DiskReadNeeded(wanted, log.open, is_load=True)
         start, end = log.log_start_offset, log.log_end_offset
         is_first_look = self._parked is None or not partition.is_followed_by(self)
         if is_first_look and wanted.last_fetched_epoch >= 0:
-            diverging = self._diverges(wanted, partition)
+            diverging = divergence(wanted, partition)
             if diverging is not None:
                 return wire.FetchedPartition(wanted, 0, leader.high_watermark, -1, start, diverging_epoch=diverging)
         if not start <= offset <= end:
@@ -455,26 +370,6 @@ class Fetch:
         self._throttled |= {wanted.key}
         return self._request.replica_id not in partition.leader.isr and throttle.is_exhausted(self._now)
 
-    def _closed(self, wanted: SessionPartition, log: Log) -> DiskReadNeeded:
-        """The log is not loaded yet: load it, and while a thread is at it the others that were asked for."""
-        others = [partition.log for partition in self._partitions() if not partition.log.is_open]
-
-        def look() -> None:
-            open_all(others)
-            log.open()
-
-        return DiskReadNeeded(wanted, look)
-
-    @staticmethod
-    def _diverges(wanted: SessionPartition, partition: LeaderPartition | FollowerPartition) -> tuple[int, int] | None:
-        """The epoch and end offset where the fetcher's log diverges from ours, if it does."""
-        end = partition.log.offset_for_epoch(wanted.last_fetched_epoch)
-        if end.end_offset < 0:
-            raise OffsetOutOfRange(f"{partition.tp} has no leader epoch {wanted.last_fetched_epoch}.")
-        if end.epoch < wanted.last_fetched_epoch or end.end_offset < wanted.fetch_offset:
-            return end.epoch, end.end_offset
-        return None
-
     def _failed(self, wanted: SessionPartition, error: ApiError) -> Fetched:
         leader = None
         if error.code in CURRENT_LEADER_ERRORS:
@@ -484,32 +379,31 @@ class Fetch:
 
     def _answer(self, results: list[Fetched]) -> Answer:
         session_id, error, told = self._context.finish(results, self._broker.clock.now_ms())
-        told = self._lease(told)
+        told = lease_files(told)
+        self._count(told)
         if self._throttled:
             copied = sum(one.size for one in told if one.partition.key in self._throttled)
             self._broker.leader_throttle.record(copied, asyncio.get_running_loop().time())
         return wire.pack(self._correlation_id, self._version, error, session_id, told)
 
-    def _lease(self, results: Sequence[Fetched]) -> Sequence[Fetched]:
-        """Hold the files open that are sent from, until they are sent.
-
-        Where there are too few descriptors for all of them, the rest is left for the next fetch. If there is none at
-        all, the client is told of an error, since otherwise it would ask again at once.
-        """
-        lacking = [number for number, one in enumerate(results) if one.slices and not _leased(one)]
-        if not lacking:
-            return results
-        left = list(results)
-        some = any(one.size for number, one in enumerate(results) if number not in lacking)
-        code = 0 if some else int(ErrorCode.kafka_storage_error)
-        for number in lacking:
-            left[number] = left[number]._replace(error=code, size=0, slices=())
-        logger.warning(
-            "%d of %d partitions of a Fetch were left out: no free file descriptors. Raise the limit (ulimit -n).",
-            len(lacking),
-            len(results),
-        )
-        return left
+    def _count(self, told: Sequence[Fetched]) -> None:
+        """Count what partitions are answered; what there is nothing new to tell of is not counted."""
+        replicas = self._broker.replicas
+        for result in told:
+            wanted = result.partition
+            partition = replicas.led(wanted.topic, wanted.partition) or replicas.followed(
+                wanted.topic, wanted.partition
+            )
+            if partition is None:
+                continue
+            traffic = partition.traffic
+            traffic.fetches += 1
+            if result.error:
+                traffic.failed_fetches += 1
+            elif self._request.replica_id >= 0:
+                traffic.replicated_out += result.size
+            else:
+                traffic.bytes_out += result.size
 
 
 class MeteredFetch(Fetch):
@@ -546,20 +440,3 @@ class MeteredFetch(Fetch):
         """Send no records; the client asks for them again when it has waited."""
         session_id, error = self._context.hold_back()
         return wire.pack(self._correlation_id, self._version, error, session_id, (), self._meter.throttle_ms)
-
-
-def _leased(result: Fetched) -> bool:
-    """Take leases on all files of a result, or on none."""
-    held: list[FileSlice] = []
-    try:
-        for piece in result.slices:
-            if not piece.file.lease():
-                break
-            held.append(piece)
-        else:
-            return True
-    except OSError as error:
-        logger.error("Could not open a file of %r: %s", result.partition, error)
-    for piece in held:
-        piece.file.release()
-    return False

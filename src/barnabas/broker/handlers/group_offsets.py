@@ -17,21 +17,22 @@ OffsetDelete
 
 from __future__ import annotations
 
-import asyncio
+from asyncio import Future, get_running_loop
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
+from barnabas.broker.serving.answers import wait_for
 from barnabas.broker.serving.long_answers import DECISION, PART, divided, merged
 from barnabas.broker.serving.throttle import NO_THROTTLE
 from barnabas.model.errors import ErrorCode
-from barnabas.protocol.messages.offset_commit import (
+from barnabas.protocol.messages.groups.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from barnabas.protocol.messages.offset_fetch import (
+from barnabas.protocol.messages.groups.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from kio.schema.offset_delete.v0.response import OffsetDeleteResponse
 
     from barnabas.broker.context import BrokerContext
+    from barnabas.broker.serving.answers import HandlerResult
     from barnabas.broker.serving.caller import Caller
     from barnabas.machines.controller.image import ClusterImage
     from barnabas.machines.groups.offsets.rules import GroupOffsets
@@ -56,6 +58,8 @@ if TYPE_CHECKING:
     Copied = GroupOffsets | OffsetFetchResponseGroup
     """The offsets of a group, or a response with an error."""
 
+Response = TypeVar("Response")
+
 BY_ID = 10
 """From this version on topics are named by their ids."""
 
@@ -63,9 +67,45 @@ BY_ID = 10
 # OffsetCommit
 
 
-def offset_commit(broker: BrokerContext, request: OffsetCommitRequest, caller: Caller, version: int) -> Any:
+def offset_commit(
+    broker: BrokerContext, request: OffsetCommitRequest, caller: Caller, version: int
+) -> HandlerResult[OffsetCommitResponse]:
     """Store offsets; the request is completed by names and ids of topics, and keeps only what there is."""
     image = broker.metadata.image
+    if not 0 < _complete(request, image, version) <= DECISION:
+        return _commit_known(broker, request, image, caller, version)
+    return broker.groups.ask_at_once(
+        request.group_id,
+        lambda machine, call, now_ms: machine.offset_commit(request, call, now_ms),
+        caller,
+        version,
+        lambda error: _commit_failed(request, error),
+    )
+
+
+def _complete(request: OffsetCommitRequest, image: ClusterImage, version: int) -> int:
+    """Give topics their names and ids; how many offsets there are, or 0 if one is of a partition that there is not."""
+    offsets = 0
+    for topic in request.topics:
+        if version >= BY_ID and topic.topic_id is not None:
+            found = image.topic_by_id(topic.topic_id)
+        else:
+            found = image.topics.get(topic.name)
+        if found is None:
+            return 0
+        topic.topic_id, topic.name = found.topic_id, found.name
+        count, partitions = len(found.partitions), topic.partitions
+        for partition in partitions:
+            if not 0 <= partition.partition_index < count:
+                return 0
+        offsets += len(partitions)
+    return offsets
+
+
+def _commit_known(
+    broker: BrokerContext, request: OffsetCommitRequest, image: ClusterImage, caller: Caller, version: int
+) -> HandlerResult[OffsetCommitResponse]:
+    """Store the offsets of those partitions that there are, in parts if they are many."""
     known: list[OffsetCommitRequestTopic] = []
     refused: list[OffsetCommitResponseTopic] = []
     offsets = 0
@@ -92,8 +132,6 @@ def offset_commit(broker: BrokerContext, request: OffsetCommitRequest, caller: C
     if offsets > DECISION:
         return _commit_in_parts(broker, request, refused, caller, version)
     answer = _commit(broker, request, caller, version)
-    if not refused:
-        return answer
     return _then(answer, lambda response: replace(response, topics=merged([*refused, *response.topics], _commit_key)))
 
 
@@ -111,11 +149,13 @@ async def _commit_in_parts(
     )
     topics = refused
     for answer in answers:
-        topics += (await answer if asyncio.isfuture(answer) else answer).topics
+        topics += (await wait_for(answer)).topics
     return OffsetCommitResponse(topics=merged(topics, _commit_key))
 
 
-def _commit(broker: BrokerContext, request: OffsetCommitRequest, caller: Caller, version: int) -> Any:
+def _commit(
+    broker: BrokerContext, request: OffsetCommitRequest, caller: Caller, version: int
+) -> OffsetCommitResponse | Future[OffsetCommitResponse]:
     return broker.groups.ask(
         request.group_id,
         lambda machine, call, now_ms: machine.offset_commit(request, call, now_ms),
@@ -148,21 +188,23 @@ def _commit_key(topic: OffsetCommitResponseTopic) -> object:
 # OffsetFetch
 
 
-def offset_fetch(broker: BrokerContext, request: OffsetFetchRequest, caller: Caller, version: int) -> Any:
+def offset_fetch(
+    broker: BrokerContext, request: OffsetFetchRequest, caller: Caller, version: int
+) -> HandlerResult[OffsetFetchResponse]:
     """Fetch committed offsets; a coroutine where they may be many."""
     if len(request.groups) > 1:
         request = replace(request, groups=tuple(dict.fromkeys(request.groups)))
     if len(request.groups) > PART or any(map(_is_long, request.groups)):
         return _fetch_in_parts(broker, request, caller, version)
     answers = [_fetch_group(broker, group, request.require_stable, caller, version) for group in request.groups]
-    if any(asyncio.isfuture(answer) for answer in answers):
-        return _gathered(answers)
-    return OffsetFetchResponse(groups=tuple(answers))
+    given = tuple([answer for answer in answers if not isinstance(answer, Future)])
+    return OffsetFetchResponse(groups=given) if len(given) == len(answers) else _gathered(answers)
 
 
-async def _gathered(answers: list[Any]) -> OffsetFetchResponse:
-    groups = [await answer if asyncio.isfuture(answer) else answer for answer in answers]
-    return OffsetFetchResponse(groups=tuple(groups))
+async def _gathered(
+    answers: Sequence[OffsetFetchResponseGroup | Future[OffsetFetchResponseGroup]],
+) -> OffsetFetchResponse:
+    return OffsetFetchResponse(groups=tuple([await wait_for(answer) for answer in answers]))
 
 
 def _is_long(group: OffsetFetchRequestGroup) -> bool:
@@ -182,17 +224,17 @@ async def _fetch_in_parts(
             some, lambda group: _copy_group(broker, group, request.require_stable, caller, version), lambda _: PART // 4
         )
         for group, (asked, refused, copied) in zip(some, copying, strict=True):
-            offsets: Copied = await copied if asyncio.isfuture(copied) else copied
+            offsets: Copied = await wait_for(copied)
             groups.append(await _answer_group_in_parts(broker, group, asked, refused, offsets, version))
     return OffsetFetchResponse(groups=tuple(groups))
 
 
 def _copy_group(
     broker: BrokerContext, group: OffsetFetchRequestGroup, require_stable: bool, caller: Caller, version: int
-) -> tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics], Copied | asyncio.Future[Copied]]:
+) -> tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics], Copied | Future[Copied]]:
     """The group with its topics completed, those that are not known, and the offsets, or a future of them."""
     asked, refused = _completed(broker.metadata.image, group, version)
-    copied: Copied | asyncio.Future[Copied] = broker.groups.ask(
+    copied: Copied | Future[Copied] = broker.groups.ask(
         group.group_id,
         lambda machine, call, now_ms: machine.copy_offsets(asked, require_stable, call, now_ms),
         caller,
@@ -215,7 +257,9 @@ async def _answer_group_in_parts(
     if isinstance(offsets, OffsetFetchResponseGroup):
         return _fetch_error(group, offsets.error_code, version)
     each = broker.long_answers.each
-    topics = await each(offsets.asked(asked), offsets.topic_response, lambda topic: len(topic.partition_indexes))
+    topics = await each(
+        offsets.requested_topics(asked), offsets.topic_response, lambda topic: len(topic.partition_indexes)
+    )
     if version >= BY_ID:
         image = broker.metadata.image
         known = await each(topics, lambda topic: _with_id(image, topic))
@@ -251,7 +295,7 @@ def _completed(
 
 def _fetch_group(
     broker: BrokerContext, group: OffsetFetchRequestGroup, require_stable: bool, caller: Caller, version: int
-) -> Any:
+) -> OffsetFetchResponseGroup | Future[OffsetFetchResponseGroup]:
     """One group's offsets, or a future of them."""
     image = broker.metadata.image
     asked, refused = _completed(image, group, version)
@@ -338,7 +382,7 @@ async def offset_delete(
                 )
             )
 
-    def ask(asked: OffsetDeleteRequest) -> Any:
+    def ask(asked: OffsetDeleteRequest) -> OffsetDeleteResponse | Future[OffsetDeleteResponse]:
         return broker.groups.ask(
             request.group_id,
             lambda machine, call, now_ms: machine.offset_delete(asked, call, now_ms),
@@ -351,7 +395,7 @@ async def offset_delete(
     answers = await broker.long_answers.each(parts, ask, lambda _: DECISION)
     deleted = refused
     for answer in answers:
-        response: OffsetDeleteResponse = await answer if asyncio.isfuture(answer) else answer
+        response = await wait_for(answer)
         if response.error_code is not ErrorCode.none:
             return response
         deleted += response.topics
@@ -360,13 +404,13 @@ async def offset_delete(
     )
 
 
-def _then(answer: Any, complete: Callable[[Any], Any]) -> Any:
+def _then(answer: Response | Future[Response], complete: Callable[[Response], Response]) -> Response | Future[Response]:
     """`complete` of an answer, now or when it is there."""
-    if not asyncio.isfuture(answer):
+    if not isinstance(answer, Future):
         return complete(answer)
-    completed = asyncio.get_running_loop().create_future()
+    completed: Future[Response] = get_running_loop().create_future()
 
-    def done(future: asyncio.Future[Any]) -> None:
+    def done(future: Future[Response]) -> None:
         if not completed.done():  # nobody may wait any more
             completed.set_result(complete(future.result()))
 

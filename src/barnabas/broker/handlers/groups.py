@@ -12,33 +12,40 @@ share.version is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.serving.registry import BY_KEY
 from barnabas.machines.security.acls import Operation
 from barnabas.model.errors import CoordinatorLoadInProgress, ErrorCode, InconsistentGroupProtocol, InvalidRequest
 from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.messages.groups.sync_group import NAMES_PROTOCOL
 from barnabas.protocol.wire.error_responses import top_level_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
+    from kio.schema.consumer_group_heartbeat.v1.response import ConsumerGroupHeartbeatResponse
     from kio.schema.heartbeat.v4.request import HeartbeatRequest
+    from kio.schema.heartbeat.v4.response import HeartbeatResponse
     from kio.schema.join_group.v9.request import JoinGroupRequest
+    from kio.schema.join_group.v9.response import JoinGroupResponse
     from kio.schema.leave_group.v5.request import LeaveGroupRequest
+    from kio.schema.leave_group.v5.response import LeaveGroupResponse
     from kio.schema.share_group_heartbeat.v1.request import ShareGroupHeartbeatRequest
+    from kio.schema.share_group_heartbeat.v1.response import ShareGroupHeartbeatResponse
     from kio.schema.sync_group.v5.request import SyncGroupRequest
+    from kio.schema.sync_group.v5.response import SyncGroupResponse
 
     from barnabas.broker.context import BrokerContext
+    from barnabas.broker.serving.answers import HandlerResult
     from barnabas.broker.serving.caller import Caller
     from barnabas.model.errors import ApiError
 
-NAMES_PROTOCOL: Final = 5
-"""From this version of SyncGroup on a member names its protocol."""
 
-
-def join_group(broker: BrokerContext, request: JoinGroupRequest, caller: Caller, version: int) -> Any:
+def join_group(
+    broker: BrokerContext, request: JoinGroupRequest, caller: Caller, version: int
+) -> HandlerResult[JoinGroupResponse]:
     """Become a member, or take part in a rebalance."""
     return broker.groups.ask(
         request.group_id,
@@ -50,7 +57,9 @@ def join_group(broker: BrokerContext, request: JoinGroupRequest, caller: Caller,
     )
 
 
-def sync_group(broker: BrokerContext, request: SyncGroupRequest, caller: Caller, version: int) -> Any:
+def sync_group(
+    broker: BrokerContext, request: SyncGroupRequest, caller: Caller, version: int
+) -> HandlerResult[SyncGroupResponse]:
     """Get what the leader assigned; the leader brings it. From v5 on a member says which protocol it means."""
     if version >= NAMES_PROTOCOL and (request.protocol_type is None or request.protocol_name is None):
         raise InconsistentGroupProtocol("SyncGroup v5 and newer must have a protocol type and a protocol name.")
@@ -63,7 +72,9 @@ def sync_group(broker: BrokerContext, request: SyncGroupRequest, caller: Caller,
     )
 
 
-def heartbeat(broker: BrokerContext, request: HeartbeatRequest, caller: Caller, version: int) -> Any:
+def heartbeat(
+    broker: BrokerContext, request: HeartbeatRequest, caller: Caller, version: int
+) -> HandlerResult[HeartbeatResponse]:
     """Keep a member in its group, and tell it of a rebalance."""
     return broker.groups.ask(
         request.group_id,
@@ -74,7 +85,9 @@ def heartbeat(broker: BrokerContext, request: HeartbeatRequest, caller: Caller, 
     )
 
 
-def leave_group(broker: BrokerContext, request: LeaveGroupRequest, caller: Caller, version: int) -> Any:
+def leave_group(
+    broker: BrokerContext, request: LeaveGroupRequest, caller: Caller, version: int
+) -> HandlerResult[LeaveGroupResponse]:
     """Remove members from a group."""
     return broker.groups.ask(
         request.group_id,
@@ -87,7 +100,7 @@ def leave_group(broker: BrokerContext, request: LeaveGroupRequest, caller: Calle
 
 def consumer_group_heartbeat(
     broker: BrokerContext, request: ConsumerGroupHeartbeatRequest, caller: Caller, version: int
-) -> Any:
+) -> HandlerResult[ConsumerGroupHeartbeatResponse]:
     """Join a consumer group, stay in it, or leave it."""
     broker.groups.check_consumer_protocol()
     if not request.group_id:
@@ -104,7 +117,7 @@ def consumer_group_heartbeat(
 
 def share_group_heartbeat(
     broker: BrokerContext, request: ShareGroupHeartbeatRequest, caller: Caller, version: int
-) -> Any:
+) -> HandlerResult[ShareGroupHeartbeatResponse]:
     """Join a share group, stay in it, or leave it."""
     broker.groups.check_share_protocol()
     if not request.group_id:

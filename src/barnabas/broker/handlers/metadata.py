@@ -155,7 +155,7 @@ def _is_long(request: MetadataRequest, image: ClusterImage) -> bool:
 
 def _answer(request: MetadataRequest, view: View, failures: Mapping[str, ErrorCode]) -> MetadataResponse:
     operations = request.include_topic_authorized_operations
-    topics = tuple(_topic_or_error(view, found, operations) for found in _found(request, view, failures))
+    topics = tuple(_topic_or_error(view, found, operations) for found in _select_topics(request, view, failures))
     return replace(_without_topics(request, view), topics=topics)
 
 
@@ -176,7 +176,7 @@ async def _answer_in_parts(
         seen = await broker.long_answers.each(all_topics, lambda topic: view.shows(topic.name, quiet=True))
         found = [topic for topic, is_seen in zip(all_topics, seen, strict=True) if is_seen]
     elif request.topics is None or any(topic.topic_id is not None for topic in request.topics):
-        found = _found(request, view, failures)
+        found = _select_topics(request, view, failures)
     else:
         found = await broker.long_answers.each(_names(request), lambda name: _find(name, view, failures))
     if request.topics is None and view.access is None:
@@ -198,7 +198,7 @@ class Missing(NamedTuple):
 Found: TypeAlias = "TopicImage | Missing"
 
 
-def _found(request: MetadataRequest, view: View, failures: Mapping[str, ErrorCode]) -> Sequence[Found]:
+def _select_topics(request: MetadataRequest, view: View, failures: Mapping[str, ErrorCode]) -> Sequence[Found]:
     """The topics of the response, in their order; those that the caller may not see are left out, or refused."""
     image = view.image
     if request.topics is None:

@@ -16,7 +16,8 @@
 - The first batch of a transaction in a partition is stored after the transaction's coordinator has noted the partition:
   by this request (v12+), or before, which is verified. The connection waits meanwhile.
 - With an authorizer, each topic needs Write; another one has TOPIC_AUTHORIZATION_FAILED. A request with a transactional
-  id needs Write on that, too, or all of it has TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+  id needs Write on that, too, or all of it has TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Brokers of this cluster, which
+  write dead letters of share groups, need ClusterAction instead.
 - With client quotas, the response has the time that the client has to wait. A request counts when it comes, with all of
   its bytes, whatever becomes of it.
 """
@@ -28,11 +29,10 @@ import contextlib
 import logging
 from enum import Enum
 from typing import TYPE_CHECKING, Final, TypeVar
-from uuid import UUID
 
+from barnabas.broker.permissions.records import unwritable
 from barnabas.broker.serving.validation_pool import yield_interpreter
 from barnabas.machines.partition import ACKS_ALL
-from barnabas.machines.security.acls import AclResourceType, Operation
 from barnabas.model.errors import (
     ApiError,
     InvalidRecord,
@@ -40,9 +40,7 @@ from barnabas.model.errors import (
     OutOfOrderSequence,
     RecordsRefused,
     RequestTimedOut,
-    TopicAuthorizationFailed,
     TransactionalIdAuthorizationFailed,
-    UnknownTopicId,
 )
 from barnabas.net.reply import HANG_UP, Answer, Parked
 from barnabas.protocol.messages import produce as wire
@@ -51,13 +49,12 @@ from barnabas.storage.log.validation import ZSTD_SINCE, Allowance, is_sound, rew
 from barnabas.storage.producers.recall import ReadBackNeeded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Mapping
 
     from barnabas.broker.context import BrokerContext
     from barnabas.broker.coordinators.verification import Verification
-    from barnabas.broker.permissions.access import Permissions
     from barnabas.broker.replication.leader_partition import LeaderPartition
-    from barnabas.broker.security.quotas import Meter
+    from barnabas.broker.security.metering import Meter
     from barnabas.broker.serving.caller import Caller
     from barnabas.storage.log.log import AppendInfo
 
@@ -65,8 +62,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-NOT_THE_TOPIC: Final = "Topic authorization failed."
-NOT_THE_ID: Final = "Transactional Id authorization failed."
 _CONFIRMATION: Final = -1
 """Instead of an offset: what is waited for is that this broker still leads."""
 
@@ -101,11 +96,12 @@ def produce(
             except OutOfOrderSequence:
                 info = None
             except ApiError as error:
+                partition.traffic.refused_batches += 1
                 caller.session.retried_batches.note(topic, index, records, error)
                 return wire.pack(correlation_id, version, [wire.failure(topic, index, error.code, str(error))])
             if info is not None:
                 base_offset, last_offset, append_time, log_start_offset, _ = info
-                if partition.leader.high_watermark > last_offset or not partition.must_wait(acks):
+                if partition.leader.high_watermark > last_offset or not partition.must_wait(acks, last_offset):
                     return wire.pack_one(correlation_id, topic, index, base_offset, append_time, log_start_offset)
                 result = topic, index, 0, base_offset, append_time, log_start_offset, None, ()
                 request = wire.ProduceRequest(None, acks, timeout_ms, [])
@@ -211,8 +207,11 @@ class Produce:
 
     def run(self) -> Answer | Parked:
         """Append everything; answers at once if there is nothing to wait for."""
-        if self._broker.permissions is not None and not self._may_write_all():
-            self._leave_out_denied(self._broker.permissions)
+        permissions = self._broker.permissions
+        if permissions is not None:
+            refusals = unwritable(permissions, self._caller, self._broker.metadata, self._request)
+            if refusals:
+                self._leave_out(refusals)
         if self._request.partitions and self._request.transactional_id is not None:
             from barnabas.broker.coordinators.verification import Verification
 
@@ -221,52 +220,15 @@ class Produce:
                 return self._verify(self._verification)
         return self._append_all()
 
-    def _may_write_all(self) -> bool:
-        """Whether the caller is known to be allowed all of the request."""
-        request, memo, principal = self._request, self._caller.session.memo, self._caller.session.principal
-        if request.transactional_id is not None:
-            asked = principal, Operation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id
-            if not memo.decisions.get(asked):
-                return False
-        return all((principal, topic) in memo.writable for topic, _, _ in request.partitions)
-
-    def _leave_out_denied(self, permissions: Permissions) -> None:
+    def _leave_out(self, refusals: Mapping[wire.Topic, ApiError]) -> None:
         """Keep of the request what the caller may write."""
-        request, session = self._request, self._caller.session
-        access = permissions.of(self._caller, "PRODUCE")
-        topics = dict.fromkeys(topic for topic, _, _ in request.partitions)
-        transactional_id = request.transactional_id
-        if transactional_id is not None and not access.allows(
-            Operation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id
-        ):
-            self._refuse(set(), dict.fromkeys(topics, TransactionalIdAuthorizationFailed(NOT_THE_ID)))
-            return
-        names = {topic: self._topic_name(topic) for topic in topics}
-        writable = access.topics(Operation.WRITE, (name for name in names.values() if name is not None))
-        allowed = {topic for topic, name in names.items() if name in writable}
-        there = self._broker.metadata.image.topics
-        known = [topic for topic in allowed if names[topic] in there]
-        if known:  # nothing is remembered of names that a client has made up
-            permissions.memo(session).writable.update((session.principal, topic) for topic in known)
-        unknown = {topic: UnknownTopicId("No topic has this id.") for topic, name in names.items() if name is None}
-        self._refuse(allowed, {**dict.fromkeys(topics, TopicAuthorizationFailed(NOT_THE_TOPIC)), **unknown})
-
-    def _refuse(self, allowed: Collection[wire.Topic], refusals: Mapping[wire.Topic, ApiError]) -> None:
-        """Leave out of the request what is not allowed."""
         partitions = self._request.partitions
-        self._request = self._request._replace(partitions=[one for one in partitions if one[0] in allowed])
+        self._request = self._request._replace(partitions=[one for one in partitions if one[0] not in refusals])
         self._denied = [
             wire.failure(topic, index, refusals[topic].code, str(refusals[topic]))
             for topic, index, _ in partitions
-            if topic not in allowed
+            if topic in refusals
         ]
-
-    def _topic_name(self, topic: wire.Topic) -> str | None:
-        """A topic's name; None if no topic has this id."""
-        if isinstance(topic, str):
-            return topic
-        found = self._broker.metadata.topic_by_id(UUID(bytes=topic))
-        return None if found is None else found.name
 
     def _verify(self, verification: Verification) -> Parked:
         """Ask the transaction's coordinator, then append; the connection waits meanwhile."""
@@ -306,9 +268,9 @@ class Produce:
                     and records is not None
                     and (info := partition.append_plain(records, acks, now_ms)) is not None
                 ):
-                    result = self._stored(partition, topic, index, info)
-                else:
-                    result = self._append(topic, index, records, now_ms, done)
+                    results.append(self._stored(partition, topic, index, info))
+                    continue
+                result = self._append(topic, index, records, now_ms, done)
             except ReadBackNeeded:
                 result = Preparation.RECALL
             except ApiError as error:
@@ -325,7 +287,7 @@ class Produce:
     def _stored(self, partition: LeaderPartition, topic: wire.Topic, index: int, info: AppendInfo) -> wire.Result:
         """The result of a batch that is in its log; if that is not enough for its acks, the response waits."""
         base_offset, last_offset, append_time, log_start_offset, _ = info
-        if partition.leader.high_watermark <= last_offset and partition.must_wait(self._request.acks):
+        if partition.leader.high_watermark <= last_offset and partition.must_wait(self._request.acks, last_offset):
             self._waiting[len(self._results)] = partition, last_offset + 1
         return topic, index, 0, base_offset, append_time, log_start_offset, None, ()
 
@@ -338,8 +300,10 @@ class Produce:
         its next one is out of order. So that is said when a follower has fetched here, and otherwise never. Nor is it
         said of a batch behind one that was turned away (`retried_batches`).
         """
+        partition = self._broker.replicas.led(topic, index)
+        if partition is not None:
+            partition.traffic.refused_batches += 1
         if isinstance(error, OutOfOrderSequence):
-            partition = self._broker.replicas.led(topic, index)
             if partition is not None and records is not None:
                 error = self._retried_batches.reason(topic, index, records, partition.log) or error
             if (
@@ -432,7 +396,9 @@ class Produce:
         running = self._broker.validation_pool.start(size, job)
         if running is None:
             logger.warning(
-                "Closed the connection of a PRODUCE of %d bytes: too many batches wait to be validated.", size
+                "Closed the connection of a Produce request of %d bytes: the batches that wait to be validated use up "
+                "queued.max.request.bytes.",
+                size,
             )
             return HANG_UP
         return self._after(running, append_all)

@@ -12,9 +12,9 @@ Quotas are kept in the metadata tree, in the paths of Kafka's ZooKeeper mode: /c
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kio.schema.alter_client_quotas.v1.response import AlterClientQuotasResponse
 from kio.schema.alter_client_quotas.v1.response import EntityData as AlteredEntity
@@ -22,7 +22,7 @@ from kio.schema.alter_client_quotas.v1.response import EntryData as AlteredEntry
 from kio.schema.describe_client_quotas.v1.response import DescribeClientQuotasResponse, EntityData, EntryData, ValueData
 from kio.static.primitive import f64
 
-from barnabas.broker.security.quotas import addresses, literal, quotas_of
+from barnabas.broker.security.host_lookups import literal
 from barnabas.broker.serving.long_answers import portions
 from barnabas.broker.serving.throttle import NO_THROTTLE
 from barnabas.machines.controller.image import ConfigResource
@@ -34,11 +34,12 @@ from barnabas.machines.security.quota_entities import (
     entity_of,
     in_kafkas_words,
     quota_filter,
+    quotas_of,
 )
 from barnabas.model.errors import ApiError, ErrorCode, InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, OpData
     from kio.schema.alter_client_quotas.v1.request import EntityData as RequestedEntity
@@ -47,6 +48,10 @@ if TYPE_CHECKING:
     from barnabas.broker.context import BrokerContext
     from barnabas.broker.serving.caller import Caller
 
+    Edits = Mapping[ConfigResource, Callable[[Mapping[str, str]], dict[str, str]]]
+
+LOOK_UP_SECONDS: Final = 10.0
+"""For all hosts of a request."""
 Parts = tuple[tuple[str, str | None], ...]
 """Types and names of an entity."""
 
@@ -98,31 +103,41 @@ async def alter_client_quotas(
     for parts, entry in zip(named, request.entries, strict=True):
         alterations.setdefault(parts, _alteration(entry.ops))
     errors: dict[Parts, ApiError | None] = {}
-    planned: dict[ConfigResource, dict[str, str]] = {}
+    edits: dict[ConfigResource, Callable[[Mapping[str, str]], dict[str, str]]] = {}
     whose: dict[ConfigResource, Parts] = {}
-    async with broker.settings.writing:
-        for parts, alteration in alterations.items():
-            errors[parts] = None
-            try:
-                if not alteration.is_clear:
-                    raise _repeated(parts)
-                resource = _resource(await _checked(broker, dict(parts)))
-                planned[resource] = _altered(broker.metadata.image.config(resource), resource, alteration.changes)
-                whose[resource] = parts
-                if times[parts] > 1:
-                    raise _repeated(parts)
-            except ApiError as error:
-                errors[parts] = error
-        if not request.validate_only:
-            changed = {
-                one: settings for one, settings in planned.items() if settings != broker.metadata.image.config(one)
-            }
-            for some in portions(list(changed.items())):
-                for resource, failure in (await broker.controller.alter_configs(dict(some))).items():
-                    errors[whose[resource]] = failure or errors[whose[resource]]
+    known = await _known_hosts(broker, alterations)
+    for parts, alteration in alterations.items():
+        errors[parts] = None
+        try:
+            if not alteration.is_clear:
+                raise _repeated(parts)
+            resource = _resource(_checked(dict(parts), known))
+            edits[resource] = partial(_altered, resource, alteration.changes)
+            whose[resource] = parts
+            if times[parts] > 1:
+                raise _repeated(parts)
+        except ApiError as error:
+            errors[parts] = error
+    for some in portions(list(edits.items())):
+        for resource, failure in (await _edited(broker, dict(some), request.validate_only)).items():
+            errors[whose[resource]] = failure or errors[whose[resource]]
     return AlterClientQuotasResponse(
         throttle_time=NO_THROTTLE, entries=tuple(_result(parts, error) for parts, error in errors.items())
     )
+
+
+async def _edited(broker: BrokerContext, edits: Edits, validate_only: bool) -> dict[ConfigResource, ApiError | None]:
+    """Make the changes, or see whether they could be made; gives what went wrong with each."""
+    if not validate_only:
+        return await broker.controller.edit_configs(edits)
+    errors: dict[ConfigResource, ApiError | None] = {}
+    for resource, edit in edits.items():
+        try:
+            errors[resource] = None
+            edit(broker.metadata.image.config(resource))
+        except ApiError as error:
+            errors[resource] = error
+    return errors
 
 
 def _parts(entity: Sequence[RequestedEntity]) -> Parts:
@@ -140,13 +155,18 @@ def _repeated(parts: Parts) -> InvalidRequest:
     return InvalidRequest(f"Ignoring duplicate entity {in_kafkas_words(dict(parts))}")
 
 
-async def _checked(broker: BrokerContext, parts: Mapping[str, str | None]) -> QuotaEntity:
-    """The entity that a request names. Raises InvalidRequest; looks up a host, if it is one."""
+async def _known_hosts(broker: BrokerContext, entities: Iterable[Parts]) -> frozenset[str]:
+    """Of the hosts that a request names, those that have an address. Nothing else waits while they are looked up."""
+    hosts = {name for parts in entities for kind, name in parts if kind == IP and name and not literal(name)}
+    found = await broker.quotas.hosts.find(hosts, LOOK_UP_SECONDS)
+    return frozenset(host for host in hosts if found.get(host))
+
+
+def _checked(parts: Mapping[str, str | None], known_hosts: Collection[str]) -> QuotaEntity:
+    """The entity that a request names. Raises InvalidRequest."""
     entity = entity_of(parts)
-    if entity.ip and not literal(entity.ip):
-        found = await asyncio.get_running_loop().run_in_executor(broker.executor, addresses, entity.ip)
-        if not found or "/" in entity.ip:
-            raise InvalidRequest(f"{entity.ip} is not a valid IP or resolvable host.")
+    if entity.ip and not literal(entity.ip) and (entity.ip not in known_hosts or "/" in entity.ip):
+        raise InvalidRequest(f"{entity.ip} is not a valid IP or resolvable host.")
     return entity
 
 
@@ -160,7 +180,7 @@ def _resource(entity: QuotaEntity) -> ConfigResource:
 
 
 def _altered(
-    before: Mapping[str, str], resource: ConfigResource, changes: Mapping[str, float | None]
+    resource: ConfigResource, changes: Mapping[str, float | None], before: Mapping[str, str]
 ) -> dict[str, str]:
     """What is kept of an entity after the changes; raises InvalidRequest for the first that cannot be made."""
     entity = QuotaEntity(ip="") if resource.kind == "ips" else QuotaEntity(user="")

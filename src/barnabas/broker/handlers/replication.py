@@ -80,11 +80,12 @@ async def stop_replica(
 ) -> inter_broker.StopReplicaResponse:
     """Stop replicas that this broker has no longer; their data is deleted if the metadata tree agrees."""
     _check_sender(request.controller_id, caller)
-    await broker.membership.updates.stop_replica(request)
+    await broker.membership.updates.verify_stop(request)
     for topic in request.topic_states:
         for partition in topic.partition_states:
             if partition.delete_partition:
                 broker.replicas.stop(topic.topic_name, partition.partition_index, partition.leader_epoch)
+    broker.membership.updates.stop_replica(request, broker.broker_id)
     return inter_broker.StopReplicaResponse(error_code=ErrorCode.none, partition_errors=())
 
 

@@ -15,27 +15,24 @@ All are UNSUPPORTED_VERSION while the feature share.version is 0.
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.alter_share_group_offsets.v0 import response as altering
 from kio.schema.delete_share_group_offsets.v0 import response as deleting
 from kio.schema.describe_share_group_offsets.v1 import response as describing
-from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from kio.schema.list_offsets.v11.response import ListOffsetsResponse
-from kio.schema.types import BrokerId, TopicName
-from kio.static.primitive import i8, i32, i32Timedelta, i64
+from kio.schema.types import TopicName
+from kio.static.primitive import i32, i64
 
 from barnabas.broker.coordinators.share_persister import StatePartition
-from barnabas.broker.serving.asking import ask
+from barnabas.broker.serving.end_offsets import end_offsets
 from barnabas.broker.serving.throttle import NO_THROTTLE
+from barnabas.machines.shares.unset import UNINITIALIZED
 from barnabas.model.errors import ApiError, ErrorCode, InvalidGroupId, UnknownTopicOrPartition
 from barnabas.model.ids import TopicPartition
-from barnabas.net.channel import ChannelBroken
-from barnabas.protocol.wire.conversion import zero
+from barnabas.protocol.coordinator_records.share_state import NOT_COUNTED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from uuid import UUID
 
     from kio.schema.alter_share_group_offsets.v0.request import (
@@ -58,9 +55,7 @@ if TYPE_CHECKING:
     from barnabas.machines.groups.share.offsets import StartOffsets
     from barnabas.machines.groups.table import GroupOutcome
 
-UNINITIALIZED: Final = -1
-"""A start offset that was not chosen yet, and a lag or a number of messages that is not known."""
-LATEST: Final = -1
+UNKNOWN_LAG: Final = -1
 ASK_SECONDS: Final = 30.0
 """How long the leader of a partition has to say where it ends."""
 UNKNOWN: Final = UnknownTopicOrPartition("This server does not host this topic-partition.")
@@ -133,7 +128,7 @@ def _has_lag(summary: StateSummary) -> bool:
     return (
         summary.error_code is ErrorCode.none
         and summary.start_offset != UNINITIALIZED
-        and summary.delivery_complete_count != UNINITIALIZED
+        and summary.delivery_complete_count != NOT_COUNTED
     )
 
 
@@ -150,7 +145,7 @@ def _described_with(
     end = ends.get(place)
     if isinstance(end, ErrorCode):
         return _described(index, start_offset=0, error_code=end)
-    lag = UNINITIALIZED if end is None else end - summary.start_offset - summary.delivery_complete_count
+    lag = UNKNOWN_LAG if end is None else end - summary.start_offset - summary.delivery_complete_count
     return _described(index, start_offset=summary.start_offset, leader_epoch=summary.leader_epoch, lag=lag)
 
 
@@ -159,7 +154,7 @@ def _described(
     *,
     start_offset: int = UNINITIALIZED,
     leader_epoch: int = 0,
-    lag: int = UNINITIALIZED,
+    lag: int = UNKNOWN_LAG,
     error_code: ErrorCode = ErrorCode.none,
 ) -> describing.DescribeShareGroupOffsetsResponsePartition:
     return describing.DescribeShareGroupOffsetsResponsePartition(
@@ -192,45 +187,15 @@ async def _ends(broker: BrokerContext, places: Iterable[StatePartition]) -> dict
             ends[place] = ErrorCode.leader_not_available
         else:
             by_leader.setdefault(partition.leader, {})[TopicPartition(name, place.partition)] = place
-    answers = await asyncio.gather(*(_ends_of(broker, leader, mine) for leader, mine in by_leader.items()))
+    answers = await asyncio.gather(
+        *(
+            end_offsets(broker, leader, mine, seconds=ASK_SECONDS, purpose="offsets")
+            for leader, mine in by_leader.items()
+        )
+    )
     for answer, mine in zip(answers, by_leader.values(), strict=True):
         ends |= {place: answer.get(tp, ErrorCode.unknown_topic_or_partition) for tp, place in mine.items()}
     return ends
-
-
-async def _ends_of(
-    broker: BrokerContext, leader: int, partitions: Collection[TopicPartition]
-) -> Mapping[TopicPartition, int | ErrorCode]:
-    names: dict[str, list[int]] = {}
-    for tp in partitions:
-        names.setdefault(tp.topic, []).append(tp.partition)
-    request = ListOffsetsRequest(
-        replica_id=BrokerId(-1),
-        isolation_level=i8(0),
-        topics=tuple(
-            ListOffsetsTopic(
-                name=TopicName(name),
-                partitions=tuple(
-                    zero(ListOffsetsPartition, partition_index=i32(index), timestamp=i64(LATEST)) for index in indexes
-                ),
-            )
-            for name, indexes in names.items()
-        ),
-        timeout=i32Timedelta.parse(timedelta(seconds=ASK_SECONDS)),
-    )
-    try:
-        response: ListOffsetsResponse = await ask(
-            broker, leader, request, ListOffsetsResponse, seconds=ASK_SECONDS, purpose="offsets"
-        )
-    except ChannelBroken:
-        return dict.fromkeys(partitions, ErrorCode.network_exception)
-    return {
-        TopicPartition(topic.name, part.partition_index): part.offset
-        if part.error_code is ErrorCode.none
-        else part.error_code
-        for topic in response.topics
-        for part in topic.partitions
-    }
 
 
 # Alter

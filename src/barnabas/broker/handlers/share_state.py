@@ -13,8 +13,7 @@ Write: v1+ has the number of complete deliveries, which only is passed on by Rea
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID
+from typing import TYPE_CHECKING, Any
 
 from kio.schema.delete_share_group_state.v0 import response as deleting
 from kio.schema.initialize_share_group_state.v0 import response as initializing
@@ -25,10 +24,12 @@ from kio.static.primitive import i8, i16, i32, i64
 
 from barnabas.machines.shares.coordinator import Initialization, ShareKey, StateUpdate
 from barnabas.model.errors import ApiError, ErrorCode
+from barnabas.model.ids import NO_ID
 from barnabas.protocol.coordinator_records.share_state import StateBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from uuid import UUID
 
     from kio.schema.delete_share_group_state.v0.request import DeleteShareGroupStateRequest
     from kio.schema.initialize_share_group_state.v0.request import InitializeShareGroupStateRequest
@@ -43,9 +44,6 @@ if TYPE_CHECKING:
 
     Ask = Callable[[ShareKey, Any], Answered | asyncio.Future[Answered]]
     """Asks the coordinator of a share partition what a partition of a request asks for."""
-
-NO_TOPIC: Final = UUID(int=0)
-"""The id that stands for no topic; kio reads it as None."""
 
 
 async def initialize_share_group_state(
@@ -97,7 +95,7 @@ async def read_share_group_state(
             key, lambda machine, call, now_ms: machine.read(key, leader_epoch, call, now_ms)
         )
 
-    def told(state: StoredState | None) -> dict[str, Any]:
+    def describe(state: StoredState | None) -> dict[str, Any]:
         if state is None:
             return {"state_epoch": i32(0), "start_offset": i64(0), "state_batches": ()}
         batches = tuple(
@@ -116,7 +114,7 @@ async def read_share_group_state(
         }
 
     return reading.ReadShareGroupStateResponse(
-        results=await _results(request, ask, reading.ReadStateResult, reading.PartitionResult, told)
+        results=await _results(request, ask, reading.ReadStateResult, reading.PartitionResult, describe)
     )
 
 
@@ -130,7 +128,7 @@ async def read_share_group_state_summary(
             key, lambda machine, call, now_ms: machine.read_summary(key, call), only_reads=True
         )
 
-    def told(state: StoredState | None) -> dict[str, Any]:
+    def describe(state: StoredState | None) -> dict[str, Any]:
         if state is None:
             return {"state_epoch": i32(0), "leader_epoch": i32(0), "start_offset": i64(0)}
         return {
@@ -141,7 +139,7 @@ async def read_share_group_state_summary(
         }
 
     return summing_up.ReadShareGroupStateSummaryResponse(
-        results=await _results(request, ask, summing_up.ReadStateSummaryResult, summing_up.PartitionResult, told)
+        results=await _results(request, ask, summing_up.ReadStateSummaryResult, summing_up.PartitionResult, describe)
     )
 
 
@@ -167,17 +165,17 @@ async def _results(
     ask: Ask,
     topic_class: type[Any],
     partition_class: type[Any],
-    told: Callable[[StoredState | None], dict[str, Any]] = _nothing,
+    describe: Callable[[StoredState | None], dict[str, Any]] = _nothing,
 ) -> tuple[Any, ...]:
     """The response's topics: every partition is asked for before the first answer is waited for.
 
-    `told` gives the fields of a partition beside its error.
+    `describe` gives the fields of a partition beside its error.
     """
     asked = [
         (
             topic.topic_id,
             part.partition,
-            ask(ShareKey(request.group_id, topic.topic_id or NO_TOPIC, part.partition), part),
+            ask(ShareKey(request.group_id, topic.topic_id or NO_ID, part.partition), part),
         )
         for topic in (request.topics if request.group_id else ())
         for part in topic.partitions
@@ -186,9 +184,9 @@ async def _results(
     for topic_id, partition, begun in asked:
         answer = await begun if asyncio.isfuture(begun) else begun
         if isinstance(answer, ApiError):
-            code, message, fields = answer.code, str(answer), told(None)
+            code, message, fields = answer.code, str(answer), describe(None)
         else:
-            code, message, fields = ErrorCode.none, None, told(answer)
+            code, message, fields = ErrorCode.none, None, describe(answer)
         results.setdefault(topic_id, []).append(
             partition_class(partition=partition, error_code=code, error_message=message, **fields)
         )

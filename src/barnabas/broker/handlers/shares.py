@@ -12,9 +12,8 @@
   until the average is right again. Acknowledgements are always taken.
 - The response to an incremental request has only partitions with something to tell.
 - With an authorizer, Read of the group, and of each topic: another one has TOPIC_AUTHORIZATION_FAILED. A fetch that
-  waited is judged again before it gets something.
-
-Not implemented: dead letters.
+  waited is judged again before it gets something. Dead letters (KIP-1191) need nothing of the member: the broker writes
+  them.
 """
 
 from __future__ import annotations
@@ -22,19 +21,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID
 
-from kio.schema.share_acknowledge.v2 import response as acknowledging
-from kio.schema.share_fetch.v2 import response as fetching
-from kio.schema.types import BrokerId
-from kio.static.primitive import Records, i16, i32, i32Timedelta, i64
-
-from barnabas.broker.security.quotas import identity, throttle_time
+from barnabas.broker.security.metering import throttle_time
 from barnabas.broker.serving.throttle import NO_THROTTLE
 from barnabas.broker.shares.fetching import ShareFetched, ShareFetching, ShareFetchLimits
 from barnabas.machines.security.acls import Operation
 from barnabas.machines.shares.coordinator import ShareKey
-from barnabas.machines.shares.partition import AcknowledgementBatch
+from barnabas.machines.shares.records import AcknowledgementBatch
 from barnabas.machines.shares.sessions import FINAL, INITIAL, TopicIdPartition, check_first
 from barnabas.model.errors import (
     ApiError,
@@ -44,24 +37,36 @@ from barnabas.model.errors import (
     NotLeaderOrFollower,
     TopicAuthorizationFailed,
 )
+from barnabas.model.ids import NO_ID
 from barnabas.protocol.acknowledgements import Acknowledgement
+from barnabas.protocol.messages.shares.requests import RENEWALS
+from barnabas.protocol.messages.shares.responses import (
+    NO_LEADER,
+    AcknowledgedSharePartition,
+    AcquiredShareRecords,
+    FetchedSharePartition,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+    ShareFetchableTopicResponse,
+    ShareFetchResponse,
+)
 from barnabas.protocol.wire.durations import MILLISECOND
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from kio.schema.share_acknowledge.v2.request import ShareAcknowledgeRequest
-    from kio.schema.share_fetch.v2.request import ShareFetchRequest
+    from datetime import timedelta
+    from uuid import UUID
 
     from barnabas.broker.context import BrokerContext
     from barnabas.broker.serving.caller import Caller
     from barnabas.machines.shares.sessions import ShareSession
+    from barnabas.protocol.messages.shares.requests import ShareAcknowledgeRequest, ShareFetchRequest
 
     Acknowledged = Mapping[TopicIdPartition, ApiError | None]
     """What became of the acknowledgements of each partition: None if they are stored."""
 
-NO_TOPIC: Final = UUID(int=0)
-RENEW_SINCE: Final = 2
 RECORD_LIMIT: Final = 1
 """The acquire mode in which max_records holds for every record."""
 LONGEST_MEMBER_ID: Final = 36
@@ -80,12 +85,12 @@ class _Requested:
 
 async def share_fetch(
     broker: BrokerContext, request: ShareFetchRequest, caller: Caller, version: int
-) -> fetching.ShareFetchResponse:
+) -> ShareFetchResponse:
     """Store what is acknowledged, and give the member more."""
     broker.groups.check_share_protocol()
     group_id, member_id = _checked(request)
     epoch = request.share_session_epoch
-    if version >= RENEW_SINCE and request.is_renew_ack:
+    if version >= RENEWALS and request.is_renew_ack:
         _check_only_renews(request)
     asked = _requested(request)
     shares = broker.shares
@@ -122,7 +127,7 @@ async def share_fetch(
 
 async def share_acknowledge(
     broker: BrokerContext, request: ShareAcknowledgeRequest, caller: Caller, version: int
-) -> acknowledging.ShareAcknowledgeResponse:
+) -> ShareAcknowledgeResponse:
     """Store what is acknowledged."""
     broker.groups.check_share_protocol()
     group_id, member_id = _checked(request)
@@ -132,30 +137,19 @@ async def share_acknowledge(
     acknowledged = await _acknowledge(broker, session, asked, caller, may_renew=request.is_renew_ack)
     if epoch == FINAL:
         await broker.shares.end_session(session)
-    topics: dict[UUID, list[Any]] = {}
+    topics: dict[UUID, list[AcknowledgedSharePartition]] = {}
     for place, error in acknowledged.items():
-        leader = _leader_hint(broker, place, error)
+        code, message = (ErrorCode.none, None) if error is None else (error.code, str(error))
         topics.setdefault(place.topic_id, []).append(
-            acknowledging.PartitionData(
-                partition_index=i32(place.partition),
-                error_code=ErrorCode.none if error is None else error.code,
-                error_message=None if error is None else str(error),
-                current_leader=acknowledging.LeaderIdAndEpoch(leader_id=i32(leader[0]), leader_epoch=i32(leader[1])),
-            )
+            AcknowledgedSharePartition(place.partition, code, message, _leader_hint(broker, place, error))
         )
-    return acknowledging.ShareAcknowledgeResponse(
+    return ShareAcknowledgeResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
         error_message=None,
         acquisition_lock_timeout=_lock_timeout(broker, group_id),
-        responses=tuple(
-            acknowledging.ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=tuple(parts))
-            for topic_id, parts in topics.items()
-        ),
-        node_endpoints=tuple(
-            acknowledging.NodeEndpoint(node_id=BrokerId(node), host=host, port=i32(port), rack=rack)
-            for node, host, port, rack in _endpoints(broker, caller, acknowledged)
-        ),
+        responses=tuple(ShareAcknowledgeTopicResponse(topic_id, tuple(parts)) for topic_id, parts in topics.items()),
+        node_endpoints=_endpoints(broker, caller, acknowledged),
     )
 
 
@@ -192,15 +186,17 @@ def _requested(request: Any) -> _Requested:
     partitions: list[TopicIdPartition] = []
     for topic in request.topics:
         for part in topic.partitions:
-            place = TopicIdPartition(topic.topic_id or NO_TOPIC, part.partition_index)
+            place = TopicIdPartition(topic.topic_id or NO_ID, part.partition_index)
             partitions.append(place)
             if part.acknowledgement_batches:
-                acknowledgements[place] = tuple(
+                batches = tuple(
                     AcknowledgementBatch(each.first_offset, each.last_offset, tuple(each.acknowledge_types))
                     for each in part.acknowledgement_batches
                 )
+                # A partition may be named twice, by a client that no one has seen: nothing that it says is dropped.
+                acknowledgements[place] = acknowledgements.get(place, ()) + batches
     forgotten = tuple(
-        TopicIdPartition(topic.topic_id or NO_TOPIC, index)
+        TopicIdPartition(topic.topic_id or NO_ID, index)
         for topic in getattr(request, "forgotten_topics_data", ())
         for index in topic.partitions
     )
@@ -208,7 +204,7 @@ def _requested(request: Any) -> _Requested:
 
 
 def _limits(broker: BrokerContext, request: ShareFetchRequest, caller: Caller, *, waits: bool) -> ShareFetchLimits:
-    most = min(broker.settings.number("fetch.max.bytes"), broker.quotas.shares.most_at_once(*identity(caller)))
+    most = min(broker.settings.number("fetch.max.bytes"), broker.quotas.most_delivered(caller))
     return ShareFetchLimits(
         max_wait_ms=int(request.max_wait / MILLISECOND) if waits else 0,
         min_bytes=min(request.min_bytes, most),
@@ -299,7 +295,10 @@ async def _acknowledge(
             results[place] = refused[place]
         else:
             tasks.append(broker.shares.spawn(store(place, batches)))
-    await asyncio.gather(*map(asyncio.shield, tasks))
+    if len(tasks) == 1:
+        await asyncio.shield(tasks[0])
+    else:
+        await asyncio.gather(*map(asyncio.shield, tasks))
     return results
 
 
@@ -330,71 +329,58 @@ def _fetch_response(
     found: Mapping[TopicIdPartition, ShareFetched],
     acknowledged: Acknowledged,
     throttle_ms: int = 0,
-) -> fetching.ShareFetchResponse:
+) -> ShareFetchResponse:
     """The response; its client is muted no longer than half a lock, so that it can acknowledge what it got."""
     throttle_ms = min(throttle_ms, broker.shares.settings_of(session.group_id).lock_ms // 2)
-    topics: dict[UUID, list[fetching.PartitionData]] = {}
+    topics: dict[UUID, list[FetchedSharePartition]] = {}
     for place in dict.fromkeys((*found, *acknowledged)):
         part = _partition_data(broker, place, found.get(place) or ShareFetched(), acknowledged.get(place))
         topics.setdefault(place.topic_id, []).append(part)
     errors = {**{place: one.error for place, one in found.items() if one.error}, **acknowledged}
-    return fetching.ShareFetchResponse(
+    return ShareFetchResponse(
         throttle_time=throttle_time(throttle_ms),
         error_code=ErrorCode.none,
         error_message=None,
         acquisition_lock_timeout=_lock_timeout(broker, session.group_id),
-        responses=tuple(
-            fetching.ShareFetchableTopicResponse(topic_id=topic_id, partitions=tuple(parts))
-            for topic_id, parts in topics.items()
-        ),
-        node_endpoints=tuple(
-            fetching.NodeEndpoint(node_id=BrokerId(node), host=host, port=i32(port), rack=rack)
-            for node, host, port, rack in _endpoints(broker, caller, errors)
-        ),
+        responses=tuple(ShareFetchableTopicResponse(topic_id, tuple(parts)) for topic_id, parts in topics.items()),
+        node_endpoints=_endpoints(broker, caller, errors),
     )
 
 
 def _partition_data(
     broker: BrokerContext, place: TopicIdPartition, found: ShareFetched, refusal: ApiError | None
-) -> fetching.PartitionData:
-    leader_id, leader_epoch = _leader_hint(broker, place, found.error or refusal)
-    return fetching.PartitionData(
-        partition_index=i32(place.partition),
+) -> FetchedSharePartition:
+    return FetchedSharePartition(
+        partition_index=place.partition,
         error_code=ErrorCode.none if found.error is None else found.error.code,
         error_message=None if found.error is None else str(found.error),
-        acknowledge_error_code=i16(0 if refusal is None else refusal.code.value),
+        acknowledge_error_code=0 if refusal is None else refusal.code.value,
         acknowledge_error_message=None if refusal is None else str(refusal),
-        current_leader=fetching.LeaderIdAndEpoch(leader_id=i32(leader_id), leader_epoch=i32(leader_epoch)),
-        records=Records(found.records),
-        acquired_records=tuple(
-            fetching.AcquiredRecords(
-                first_offset=i64(each.first_offset),
-                last_offset=i64(each.last_offset),
-                delivery_count=i16(each.delivery_count),
-            )
-            for each in found.acquired
-        ),
+        current_leader=_leader_hint(broker, place, found.error or refusal),
+        records=found.records,
+        acquired_records=tuple(AcquiredShareRecords(*each) for each in found.acquired),
     )
 
 
-def _leader_hint(broker: BrokerContext, place: TopicIdPartition, error: ApiError | None) -> tuple[int, int]:
+def _leader_hint(broker: BrokerContext, place: TopicIdPartition, error: ApiError | None) -> LeaderIdAndEpoch:
     """Broker id and epoch of the leader, for a client that has asked the wrong one; otherwise zeros, as in Kafka."""
     if not isinstance(error, NotLeaderOrFollower):
-        return 0, 0
-    return broker.replicas.current_leader(place.topic_id.bytes, place.partition) or (0, 0)
+        return NO_LEADER
+    leader = broker.replicas.current_leader(place.topic_id.bytes, place.partition)
+    return NO_LEADER if leader is None else LeaderIdAndEpoch(*leader)
 
 
-def _endpoints(broker: BrokerContext, caller: Caller, errors: Acknowledged) -> list[tuple[int, str, int, str | None]]:
+def _endpoints(broker: BrokerContext, caller: Caller, errors: Acknowledged) -> tuple[NodeEndpoint, ...]:
     """Where the leaders are that clients are told of."""
-    nodes = {_leader_hint(broker, place, error)[0] for place, error in errors.items() if isinstance(error, ApiError)}
-    found = []
+    nodes = {_leader_hint(broker, place, error).leader_id for place, error in errors.items() if error is not None}
+    found: list[NodeEndpoint] = []
     for node in sorted(nodes):
         known = broker.metadata.image.brokers.get(node)
         endpoint = None if known is None else known.endpoints.get(caller.listener)
         if known is not None and endpoint is not None:
-            found.append((node, endpoint.host, endpoint.port, known.rack))
-    return found
+            found.append(NodeEndpoint(node, endpoint.host, endpoint.port, known.rack))
+    return tuple(found)
 
 
-def _lock_timeout(broker: BrokerContext, group_id: str) -> i32Timedelta:
-    return i32Timedelta.parse(broker.shares.settings_of(group_id).lock_ms * MILLISECOND)
+def _lock_timeout(broker: BrokerContext, group_id: str) -> timedelta:
+    return broker.shares.settings_of(group_id).lock_ms * MILLISECOND

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kio.schema.create_partitions.v3.response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from kio.schema.create_topics.v7.response import CreatableTopicConfigs, CreatableTopicResult, CreateTopicsResponse
@@ -34,7 +34,7 @@ from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTop
 from kio.schema.types import TopicName
 from kio.static.primitive import i16, i32
 
-from barnabas.broker.serving.config_entries import Describer
+from barnabas.broker.serving.config_entries import ENTRIES, Describer
 from barnabas.broker.serving.long_answers import portions
 from barnabas.machines.controller.requests import NewPartitions, TopicToCreate
 from barnabas.machines.controller.topics import MAX_PARTITIONS_PER_REQUEST, TopicDefaults, requested_partitions
@@ -56,16 +56,13 @@ if TYPE_CHECKING:
     from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 
     from barnabas.broker.context import BrokerContext
-    from barnabas.broker.security.quotas import MutationQuota
+    from barnabas.broker.security.metering import MutationQuota
     from barnabas.broker.serving.caller import Caller
     from barnabas.machines.controller.image import TopicImage
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T", TopicToCreate, NewPartitions)
-
-ENTRIES: Final = 50
-"""About as many keys has a topic."""
 
 
 async def create_topics(

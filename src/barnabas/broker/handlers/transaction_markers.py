@@ -16,7 +16,7 @@ from kio.schema.write_txn_markers.v2.response import (
     WriteTxnMarkersResponse,
 )
 
-from barnabas.broker.replication.leader_partition import Marker
+from barnabas.broker.replication.verification_guards import Marker
 from barnabas.machines.transactions.steps import EPOCH_BUMPS_SINCE
 from barnabas.model.ids import TopicPartition
 

@@ -13,29 +13,25 @@ from asyncio import isfuture, sleep
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.txn_offset_commit.v5.response import (
-    TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
-)
-
 from barnabas.broker.coordinators.calls import Call
 from barnabas.broker.coordinators.groups import check_not_deleted
-from barnabas.broker.serving.long_answers import divided, merged
-from barnabas.broker.serving.throttle import NO_THROTTLE
+from barnabas.broker.serving.long_answers import DECISION, divided, merged
 from barnabas.machines.transactions.steps import EPOCH_BUMPS_SINCE
 from barnabas.model.errors import ApiError, ErrorCode, InvalidGroupId, InvalidRequest
+from barnabas.protocol.messages.groups.offset_commit import OffsetCommitResponsePartition, OffsetCommitResponseTopic
+from barnabas.protocol.messages.groups.txn_offset_commit import TxnOffsetCommitResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest
-
     from barnabas.broker.context import BrokerContext
     from barnabas.broker.serving.caller import Caller
+    from barnabas.machines.controller.image import ClusterImage
     from barnabas.machines.groups.coordinator import GroupCoordinator
     from barnabas.model.ids import TopicPartition
     from barnabas.protocol.coordinator_records import CoordinatorRecord
+    from barnabas.protocol.messages.groups.offset_commit import OffsetCommitRequestTopic
+    from barnabas.protocol.messages.groups.txn_offset_commit import TxnOffsetCommitRequest
 
 ADDS_SINCE: Final = 5
 ABORTABLE_SINCE: Final = 4
@@ -53,6 +49,8 @@ async def txn_offset_commit(
 ) -> TxnOffsetCommitResponse:
     """Store offsets of a transaction; those of partitions that do not exist are refused, the others stored."""
     image = broker.metadata.image
+    if len(request.topics) == 1 and _is_known(request.topics[0], image):
+        return await _commit_part(broker, request, caller, version)
     known = _only(request, lambda topic, index: image.partition(topic, index) is not None)
     unknown = _only(request, lambda topic, index: image.partition(topic, index) is None)
     refused = _refusal(unknown, ErrorCode.unknown_topic_or_partition)
@@ -63,7 +61,16 @@ async def txn_offset_commit(
         if number:
             await sleep(0)
         topics += (await _commit_part(broker, replace(known, topics=part), caller, version)).topics
-    return replace(refused, topics=merged(topics, lambda topic: topic.name))
+    return TxnOffsetCommitResponse(topics=merged(topics, lambda topic: topic.name))
+
+
+def _is_known(topic: OffsetCommitRequestTopic, image: ClusterImage) -> bool:
+    """Whether all partitions exist for which a topic has offsets, and these are some and not many."""
+    found = image.topics.get(topic.name)
+    if found is None or not 0 < len(topic.partitions) <= DECISION:
+        return False
+    count = len(found.partitions)
+    return all(0 <= each.partition_index < count for each in topic.partitions)
 
 
 async def _commit_part(
@@ -94,14 +101,14 @@ async def _commit(
     shard = broker.groups.runtime.find(request.group_id)
     partition = shard.partition
     producer = request.producer_id, request.producer_epoch
-    guard = partition.begin_verification(*producer, broker.clock.monotonic())
+    guard = partition.verification.begin(*producer, broker.clock.monotonic())
     if guard is not None:
         code = await _verify(broker, request, partition.tp, version)
         if code is not ErrorCode.none:
             return _refusal(request, code)
-        partition.end_verification(*producer, guard)
+        partition.verification.check(*producer, guard)
     check_not_deleted(shard, request.group_id)
-    call = Call(caller.client_id or "", f"/{caller.address[0]}", version, lambda error: _refusal(request, error.code))
+    call = Call(caller.client_id or "", caller.host, version, lambda error: _refusal(request, error.code))
 
     def replay(machine: GroupCoordinator, record: CoordinatorRecord) -> None:
         machine.replay_pending(record, request.producer_id)
@@ -131,15 +138,14 @@ async def _verify(
 
 def _refusal(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
     return TxnOffsetCommitResponse(
-        throttle_time=NO_THROTTLE,
         topics=tuple(
-            TxnOffsetCommitResponseTopic(
+            OffsetCommitResponseTopic(
                 name=topic.name,
                 partitions=tuple(
-                    TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
                     for each in topic.partitions
                 ),
             )
             for topic in request.topics
-        ),
+        )
     )

@@ -17,9 +17,8 @@ Before v2 clients knew no PRODUCER_FENCED: they are told INVALID_PRODUCER_EPOCH.
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from kio.schema.add_offsets_to_txn.v4.response import AddOffsetsToTxnResponse
 from kio.schema.add_partitions_to_txn.v5.response import (
@@ -37,6 +36,7 @@ from kio.schema.types import ProducerId, TopicName, TransactionalId
 from kio.static.primitive import i16, i32, i32Timedelta
 
 from barnabas.broker.coordinators import internal_topics
+from barnabas.broker.serving.answers import wait_for
 from barnabas.broker.serving.throttle import NO_THROTTLE
 from barnabas.machines.groups.consumer.patterns import compile_pattern
 from barnabas.machines.transactions.coordinator import BUMPS_IN_END_SINCE
@@ -55,7 +55,7 @@ from barnabas.protocol.messages.add_partitions_to_txn import BATCHED_SINCE
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from kio.schema.add_offsets_to_txn.v4.request import AddOffsetsToTxnRequest
     from kio.schema.add_partitions_to_txn.v5.request import (
@@ -92,7 +92,7 @@ async def add_partitions_to_txn(
     if version >= BATCHED_SINCE:
         begun = await broker.transactions.in_time([each.transactional_id for each in asked], begun)
     results = [
-        await _add_result(broker, each, await _awaited(codes), version)
+        await _add_result(broker, each, await wait_for(codes), version)
         for each, codes in zip(asked, begun, strict=True)
     ]
     return AddPartitionsToTxnResponse(
@@ -169,7 +169,7 @@ async def add_offsets_to_txn(
         return answer(ErrorCode.coordinator_not_available)
     partitions = (TopicPartition(CONSUMER_OFFSETS, number),)
     return answer(
-        await _awaited(
+        await wait_for(
             broker.transactions.ask(
                 request.transactional_id,
                 lambda machine, call, now_ms: machine.add_partitions(
@@ -182,7 +182,9 @@ async def add_offsets_to_txn(
     )
 
 
-def end_txn(broker: BrokerContext, request: EndTxnRequest, caller: Caller, version: int) -> Any:
+def end_txn(
+    broker: BrokerContext, request: EndTxnRequest, caller: Caller, version: int
+) -> EndTxnResponse | Awaitable[EndTxnResponse]:
     """Commit or abort; a coroutine when a new producer id is needed, which only clients get that get epochs."""
     if not request.transactional_id:
         return _not_ended(InvalidRequest("The transactional id must not be empty."))
@@ -201,11 +203,12 @@ def _is_used_up(broker: BrokerContext, transactional_id: str) -> bool:
 
 
 async def _end_with_new_id(broker: BrokerContext, request: EndTxnRequest, version: int) -> EndTxnResponse:
-    response: EndTxnResponse = await _awaited(_end(broker, request, await broker.producer_ids.next(), version))
-    return response
+    return await wait_for(_end(broker, request, await broker.producer_ids.next(), version))
 
 
-def _end(broker: BrokerContext, request: EndTxnRequest, fresh_id: int, version: int) -> Any:
+def _end(
+    broker: BrokerContext, request: EndTxnRequest, fresh_id: int, version: int
+) -> EndTxnResponse | Future[EndTxnResponse]:
     return broker.transactions.ask(
         request.transactional_id,
         lambda machine, call, now_ms: machine.end_txn(request, fresh_id, call, now_ms),
@@ -222,10 +225,6 @@ def _code_for(code: ErrorCode, version: int) -> ErrorCode:
     if version < FENCED_SINCE and code is ErrorCode.producer_fenced:
         return ErrorCode.invalid_producer_epoch
     return code
-
-
-async def _awaited(answer: Any) -> Any:
-    return await answer if asyncio.isfuture(answer) else answer
 
 
 # Transactions seen from outside

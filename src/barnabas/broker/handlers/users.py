@@ -15,6 +15,7 @@ Credentials are kept in the metadata tree, below /config/users, where Kafka's Zo
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kio.schema.alter_user_scram_credentials.v0.response import (
@@ -86,21 +87,10 @@ async def alter_user_scram_credentials(
         _check_caller(caller)
     except ApiError as error:
         return _results(dict.fromkeys(users, error))
-    planned: dict[ConfigResource, dict[str, str]] = {}
-    async with broker.settings.writing:
-
-        def plan(name: str) -> None:
-            try:
-                errors[name] = None
-                resource = ConfigResource.user(name)
-                planned[resource] = _altered(name, broker.metadata.image.config(resource), users[name])
-            except ApiError as error:
-                errors[name] = error
-
-        await broker.long_answers.each(users, plan)
-        for some in portions(list(planned.items())):
-            for resource, failure in (await broker.controller.alter_configs(dict(some))).items():
-                errors[resource.name] = failure
+    edits = {ConfigResource.user(name): partial(_altered, name, changes) for name, changes in users.items()}
+    for some in portions(list(edits.items())):
+        for resource, failure in (await broker.controller.edit_configs(dict(some))).items():
+            errors[resource.name] = failure
     return _results(errors)
 
 
@@ -123,7 +113,7 @@ def _check_caller(caller: Caller) -> None:
         raise DelegationTokenRequestNotAllowed("Delegation Token requests are not allowed with this login.")
 
 
-def _altered(name: str, before: Mapping[str, str], changes: Changes) -> dict[str, str]:
+def _altered(name: str, changes: Changes, before: Mapping[str, str]) -> dict[str, str]:
     """What is kept of a user after the changes; raises an ApiError for the first that cannot be made."""
     if not name:
         raise UnacceptableCredential("Username must not be empty")

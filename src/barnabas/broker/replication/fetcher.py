@@ -1,4 +1,4 @@
-"""A replica fetcher: one task fetches all partitions that this broker follows from one leader.
+"""A replica fetcher: one task fetches partitions that this broker follows from one leader, all of them if they are few.
 
     compare    partitions whose log may have records that the leader lacks: ask the leader where the last epoch of our
                log ends (OffsetForLeaderEpoch), and have the log truncated there
@@ -33,9 +33,10 @@ from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.list_offsets import EARLIEST, LATEST
 from barnabas.protocol.messages import replica_fetch
 from barnabas.protocol.wire import bounds
+from barnabas.storage.log.runs import first_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from barnabas.broker.replication.fetcher_manager import FetcherContext
     from barnabas.broker.replication.follower_partition import FollowerPartition
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+APPENDED_TOGETHER: Final = 500
+"""How many batches are appended in one turn of the event loop, of all partitions: some milliseconds of work."""
 _SESSION_GONE: Final = frozenset(
     {
         ErrorCode.fetch_session_id_not_found,
@@ -101,8 +104,16 @@ class FollowerSession:
 class ReplicaFetcher:
     """Fetches from one leader."""
 
-    def __init__(self, leader_id: int, channel: Channel, context: FetcherContext) -> None:
+    def __init__(
+        self,
+        leader_id: int,
+        channel: Channel,
+        context: FetcherContext,
+        share: Callable[[], float] = lambda: 1.0,
+    ) -> None:
+        """`share` is the part of replica.fetch.response.max.bytes that an answer may have."""
         self.leader_id = leader_id
+        self._share = share
         self._channel = channel
         self._broker_id = context.broker_id
         self._broker_epoch = context.broker_epoch
@@ -280,7 +291,7 @@ class ReplicaFetcher:
         body = replica_fetch.pack_request(
             max_wait_ms=wait_ms,
             min_bytes=number("replica.fetch.min.bytes"),
-            max_bytes=number("replica.fetch.response.max.bytes"),
+            max_bytes=int(number("replica.fetch.response.max.bytes") * self._share()),
             partition_max_bytes=number("replica.fetch.max.bytes"),
             session=(self._session.id, self._session.epoch),
             positions=changed,
@@ -301,17 +312,46 @@ class ReplicaFetcher:
                 raise ChannelBroken(f"broker {self.leader_id} answered {ErrorCode(response.error).name}")
             return
         self._session.advance(response.session_id, positions)
-        now_ms = self._clock.now_ms()
+        now_ms, left = self._clock.now_ms(), APPENDED_TOGETHER
         for fetched in response.partitions:
             follower = ready.get((fetched.topic_id, fetched.partition))
             if follower is None or not self._is_followed(follower):
                 continue
             if fetched.error == _OUT_OF_RANGE:
                 await self._find_range(follower)
-            else:
-                self._append(follower, fetched, now_ms)
+                continue
+            if fetched.records and not follower.log.is_ready:
+                await self._make_file(follower)
+                if not self._is_followed(follower):
+                    continue
+            left = await self._append_in_pieces(follower, fetched, now_ms, left)
 
-    def _append(self, follower: FollowerPartition, fetched: Fetched, now_ms: int) -> None:
+    async def _append_in_pieces(self, follower: FollowerPartition, fetched: Fetched, now_ms: int, left: int) -> int:
+        """Append what was fetched for a partition; returns how many batches may still follow in this turn of the loop.
+
+        A follower that is far behind gets megabytes of small batches at once, and others want to be served meanwhile.
+        """
+        while True:
+            end, count = first_batches(fetched.records, left)
+            left -= count or 1
+            if end == len(fetched.records):
+                self._append(follower, fetched, now_ms)
+            elif not self._append(follower, fetched._replace(records=fetched.records[:end]), now_ms):
+                return left
+            if left <= 0:
+                await asyncio.sleep(0)
+                left = APPENDED_TOGETHER
+            if end == len(fetched.records) or not self._is_followed(follower):
+                return left
+            fetched = fetched._replace(records=fetched.records[end:])
+
+    async def _make_file(self, follower: FollowerPartition) -> None:
+        """Make the file of the first records in a thread. If that fails, so does their append, which says so."""
+        with contextlib.suppress(ApiError):
+            await asyncio.get_running_loop().run_in_executor(self._executor, follower.log.prepare)
+
+    def _append(self, follower: FollowerPartition, fetched: Fetched, now_ms: int) -> bool:
+        """Append records; False if that failed, and is tried again."""
         if fetched.error:
             self._retry_later(follower, ErrorCode(fetched.error))
         else:
@@ -320,12 +360,14 @@ class ReplicaFetcher:
                 self._truncate_to(follower, follower.take(fetched, now_ms))
                 if fetched.records and self._throttle.is_for(follower.log, follower.tp.partition):
                     self._throttle.record(len(fetched.records), asyncio.get_running_loop().time())
+                return True
             except CorruptMessage as error:
                 logger.error("The records fetched for %s are damaged. They are fetched again: %s", follower, error)
                 self._retry_later(follower, error.code)
             except ApiError as error:
                 logger.error("Could not append the records fetched for %s. It is tried again: %s", follower, error)
                 self._retry_later(follower, error.code)
+        return False
 
     def _truncate_to(self, follower: FollowerPartition, offset: int | None) -> None:
         if offset is not None:

@@ -1,9 +1,17 @@
-"""The fetchers of this broker: up to num.replica.fetchers for each leader that it follows partitions of."""
+"""The fetchers of this broker: num.replica.fetchers for each leader that it follows partitions of, or more.
+
+Both ends of a fetch look at every partition of it, whichever of them has a new record. So a fetcher has a bounded
+number of partitions, and where there are more, there are more fetchers: what a record costs does not depend on how many
+partitions the cluster has. Together the fetchers of a leader may be answered with as many bytes as num.replica.fetchers
+of them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from zlib import crc32
 
 from barnabas.broker.tasks import TaskSet
 from barnabas.net.channel import ChannelBroken
@@ -23,6 +31,10 @@ if TYPE_CHECKING:
     from barnabas.storage.log.log import Log
 
 
+MOST_PARTITIONS: Final = 250
+"""Of a fetcher. Fewer would cost more where many partitions are written to: each fetch has a price of its own."""
+
+
 class FollowerLogs(Protocol):
     """What a fetcher has done to the logs of the partitions that it fetches, in threads."""
 
@@ -39,8 +51,7 @@ class FollowerLogs(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetcherContext:
+class FetcherContext(NamedTuple):
     """What all fetchers of a broker share."""
 
     broker_id: int
@@ -63,6 +74,10 @@ class FetcherManager:
         self._context = context
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
         """By the leader's broker id and the number of the fetcher."""
+        self._assigned: dict[FollowerPartition, tuple[int, int]] = {}
+        """Which of them fetches a partition."""
+        self._of_leader: Counter[int] = Counter()
+        """How many fetchers a leader has."""
         self._unreachable: dict[FollowerPartition, None] = {}
         """Followed partitions whose leader was not known to be up."""
         self._stopping = TaskSet()
@@ -79,12 +94,11 @@ class FetcherManager:
         """Fetch a partition from its leader."""
         if self._is_stopped:
             return
-        number = hash(follower.tp) % self._context.settings.number("num.replica.fetchers")
-        key = follower.leader_id, number
+        key = self._choose(follower)
         fetcher = self._fetchers.get(key)
         if fetcher is None:
             try:
-                channel = self._peers.open(follower.leader_id, f"fetcher-{number}")
+                channel = self._peers.open(follower.leader_id, f"fetcher-{key[1]}")
             except ChannelBroken:
                 self._unreachable[follower] = None
                 return
@@ -92,17 +106,38 @@ class FetcherManager:
                 ReplicaFetcher,  # here: a broker that follows nobody starts without it
             )
 
-            fetcher = self._fetchers[key] = ReplicaFetcher(follower.leader_id, channel, self._context)
+            fetcher = self._fetchers[key] = ReplicaFetcher(
+                follower.leader_id, channel, self._context, partial(self._share, follower.leader_id)
+            )
+            self._of_leader[follower.leader_id] += 1
+        self._assigned[follower] = key
         fetcher.add(follower)
+
+    def _choose(self, follower: FollowerPartition) -> tuple[int, int]:
+        """The fetcher for a partition: by its name one of num.replica.fetchers, or the next after it that has room.
+
+        The same after every start, and partitions of one topic are shared out evenly.
+        """
+        step = self._context.settings.number("num.replica.fetchers")
+        number = (crc32(follower.tp.topic.encode()) + follower.tp.partition) % step
+        while (found := self._fetchers.get((follower.leader_id, number))) is not None and len(found) >= MOST_PARTITIONS:
+            number += step
+        return follower.leader_id, number
+
+    def _share(self, leader_id: int) -> float:
+        """The part of replica.fetch.response.max.bytes that each fetcher of a leader may be answered with."""
+        wanted = self._context.settings.number("num.replica.fetchers")
+        return min(1.0, wanted / max(1, self._of_leader[leader_id]))
 
     def unfollow(self, follower: FollowerPartition) -> None:
         """Stop fetching a partition."""
         self._unreachable.pop(follower, None)
-        for key, fetcher in list(self._fetchers.items()):
-            if key[0] == follower.leader_id:
-                fetcher.remove(follower)
-                if not len(fetcher):
-                    self._end(key, fetcher)
+        key = self._assigned.pop(follower, None)
+        fetcher = None if key is None else self._fetchers.get(key)
+        if key is not None and fetcher is not None:
+            fetcher.remove(follower)
+            if not len(fetcher):
+                self._end(key, fetcher)
 
     def on_change(self, delta: Delta) -> None:
         """Fetch from the new address of brokers that registered, went or moved."""
@@ -123,4 +158,5 @@ class FetcherManager:
 
     def _end(self, key: tuple[int, int], fetcher: ReplicaFetcher) -> None:
         del self._fetchers[key]
+        self._of_leader[key[0]] -= 1
         self._stopping.spawn(fetcher.stop())

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from barnabas.broker.replication.traffic import UNCOUNTED
 from barnabas.broker.replication.wakeups import Wakeups
 from barnabas.machines.divergence import truncation_point
 from barnabas.machines.partition import check_epoch
@@ -44,6 +45,7 @@ class FollowerPartition:
         "starts_anew",
         "topic_id",
         "tp",
+        "traffic",
     )
 
     def __init__(self, tp: TopicPartition, topic_id: UUID, log: Log, leader_id: int, leader_epoch: int) -> None:
@@ -61,6 +63,8 @@ class FollowerPartition:
 
         Not where the logs diverged: it would lack the leader's records before that offset, and count as in sync.
         """
+        self.traffic = UNCOUNTED
+        """What is counted of its topic."""
         self.caught_up = False
         """Whether it had everything that was committed when it last fetched."""
         self.not_before = 0.0
@@ -136,6 +140,7 @@ class FollowerPartition:
             return self.compare(log.latest_epoch, epoch, end_offset)
         if fetched.records:
             log.append_replica(fetched.records, now_ms=now_ms)
+            self.traffic.replicated_in += len(fetched.records)
         self.caught_up = log.log_end_offset >= fetched.high_watermark
         high_watermark = min(fetched.high_watermark, log.log_end_offset)
         if high_watermark > log.high_watermark:

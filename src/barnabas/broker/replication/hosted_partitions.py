@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from barnabas.broker.replication.traffic import Traffic
 from barnabas.model.errors import ApiError, NotLeaderOrFollower, StorageFailed, UnknownTopicId, UnknownTopicOrPartition
 from barnabas.model.ids import uuid_to_text
 
@@ -25,13 +26,19 @@ class HostedPartitions:
         self._broker_id = broker_id
         self._metadata = metadata
         self._changing = changing
-        """Partitions whose logs are being created, truncated or set aside."""
+        """Partitions whose logs are being created, truncated, set aside or handed over."""
         self.is_active = False
         """Whether this broker acts on the cluster's image: it is registered, and the controller has updated it."""
         self._leaders: dict[tuple[str, int], LeaderPartition] = {}
         self._by_wire: dict[tuple[str | bytes, int], LeaderPartition] = {}
         """Leaders by topic name and by the bytes of the topic id: one look-up finds what Produce or Fetch names."""
         self._followers: dict[tuple[str, int], FollowerPartition] = {}
+        self.traffic: dict[str, Traffic] = {}
+        """By topic, from the first partition that was led or followed here until the topic is deleted."""
+        self.cold_reads = 0
+        """How often a fetch had to wait until a log had read from disk."""
+        self.past_traffic = Traffic()
+        """Of topics that were deleted."""
 
     # For requests
 
@@ -75,7 +82,7 @@ class HostedPartitions:
         if image is None:
             return UnknownTopicOrPartition(f"There is no partition {topic}-{index}.")
         if (topic, index) in self._changing:
-            return NotLeaderOrFollower(f"The log of {topic}-{index} is being created or truncated. Try again.")
+            return NotLeaderOrFollower(f"The log of {topic}-{index} is being opened, created or truncated. Try again.")
         if image.leader == self._broker_id and not self.is_active:
             return NotLeaderOrFollower(
                 f"This broker waits for the controller to confirm that it leads {topic}-{index}. Try again."
@@ -83,6 +90,20 @@ class HostedPartitions:
         if image.leader == self._broker_id:
             return StorageFailed(f"The log directory of {topic}-{index} has failed.")
         return NotLeaderOrFollower(f"Broker {image.leader} leads {topic}-{index}. Refresh the metadata.")
+
+    # Traffic
+
+    def _traffic_of(self, topic: str) -> Traffic:
+        found = self.traffic.get(topic)
+        if found is None:
+            found = self.traffic[topic] = Traffic()
+        return found
+
+    def forget_traffic(self, topics: Iterable[str]) -> None:
+        """Topics were deleted: what was counted of them counts for the broker alone from now on."""
+        for topic in topics:
+            if (gone := self.traffic.pop(topic, None)) is not None:
+                self.past_traffic.add(gone)
 
     # For the replica manager
 
@@ -108,15 +129,20 @@ class HostedPartitions:
     def add_leader(self, partition: LeaderPartition) -> None:
         """Let requests find a partition that this broker leads; it replaces that of a former leader epoch."""
         tp = partition.tp
+        partition.traffic = self._traffic_of(tp.topic)
+        if (former := self._leaders.get(tp)) is not None:
+            partition.traffic.settle(former)
         self._leaders[tp] = self._by_wire[tp] = self._by_wire[partition.topic_id.bytes, tp.partition] = partition
 
     def remove_leader(self, partition: LeaderPartition) -> None:
         """Let no request find a partition any more."""
         tp = partition.tp
+        partition.traffic.settle(partition)
         del self._leaders[tp], self._by_wire[tp], self._by_wire[partition.topic_id.bytes, tp.partition]
 
     def add_follower(self, follower: FollowerPartition) -> None:
         """Let requests find a partition that this broker follows."""
+        follower.traffic = self._traffic_of(follower.tp.topic)
         self._followers[follower.tp] = follower
 
     def remove_follower(self, tp: TopicPartition) -> None:

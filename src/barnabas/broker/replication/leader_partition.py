@@ -4,7 +4,9 @@ Requests wait for four things:
 
     committed    A Produce with acks=all waits until the high watermark has passed its records (`when_committed`). With
                  flush.messages that needs a sync first.
-    synced       A Produce with acks=1 waits for that sync alone, if one is due (`when_synced`).
+    synced       A Produce with acks=1 waits for that sync alone, if one is due (`when_synced`). A thread may have done
+                 it, and the recovery point may show it, before the leader counts it: only then can consumers read the
+                 records, so only then is the Produce answered.
     confirmed    An error that a leader may give only because it does not know yet that it was replaced waits until a
                  follower in sync has fetched here (`when_confirmed`).
     records      A consumer's Fetch waits for the high watermark, a follower's for the log end (`add_watcher`).
@@ -21,22 +23,22 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from barnabas.broker.replication.traffic import UNCOUNTED
+from barnabas.broker.replication.verification_guards import VerificationGuards
 from barnabas.broker.replication.wakeups import Wakeups
 from barnabas.machines.partition import ACKS_ALL
 from barnabas.model.errors import (
     ApiError,
     InvalidRequiredAcks,
     InvalidTopic,
-    InvalidTxnState,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
-    OutOfOrderSequence,
     StorageFailed,
 )
 from barnabas.model.internal_topics import INTERNAL_TOPICS
 from barnabas.model.log_config import NEVER
-from barnabas.protocol.records.batch import NO_SEQUENCE, read_header
+from barnabas.protocol.records.batch import read_header
 from barnabas.protocol.records.control import ControlType, EndOfTransaction, build_marker
 from barnabas.storage.log import validation
 
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container
     from concurrent.futures import Future
 
+    from barnabas.broker.replication.verification_guards import Marker
     from barnabas.broker.replication.wakeups import Watcher
     from barnabas.machines.partition import PartitionLeader
     from barnabas.model.ids import TopicPartition
@@ -52,8 +55,6 @@ if TYPE_CHECKING:
 
 SYNC_RETRY_SECONDS: Final = 0.5
 """How long to wait before a sync is tried again that failed although the log directory takes writes."""
-VERIFICATION_SECONDS: Final = 900.0
-"""How long a guard is kept for a producer that was told to retry the batch that was verified."""
 
 
 class OffsetWaiter(NamedTuple):
@@ -61,33 +62,6 @@ class OffsetWaiter(NamedTuple):
 
     end_offset: int
     done: Callable[[ApiError | None], None]
-
-
-class Marker(NamedTuple):
-    """The end of a producer's transaction, for one partition."""
-
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    commit: bool
-    bumped: bool
-    """Whether the epoch is one more than that of the transaction's batches (transaction.version 2)."""
-
-    def ends(self, epoch: int) -> bool:
-        """Whether it can end a transaction of this epoch; a late copy of a marker does not end the next transaction."""
-        return not self.bumped or epoch < self.producer_epoch
-
-
-class VerificationGuard:
-    """Stands for a verification that a transaction is open; only a marker of the producer makes it void."""
-
-    __slots__ = ("begun_at", "first_sequence")
-
-    def __init__(self, first_sequence: int) -> None:
-        self.begun_at = 0.0
-        """When the last verification began."""
-        self.first_sequence = first_sequence
-        """The lowest sequence number that was verified: no higher one is stored before it."""
 
 
 class LeaderHost(Protocol):
@@ -126,14 +100,17 @@ class LeaderPartition:
         "_successor",
         "_sync_waiters",
         "_syncs_again",
-        "_verifying",
         "_wakeups",
         "_watchers",
+        "first_byte",
+        "first_offset",
         "is_internal",
         "leader",
         "log",
         "topic_id",
         "tp",
+        "traffic",
+        "verification",
     )
 
     def __init__(self, host: LeaderHost, tp: TopicPartition, log: Log, leader: PartitionLeader) -> None:
@@ -142,6 +119,10 @@ class LeaderPartition:
         self.leader = leader
         self.topic_id = log.topic_id
         self.is_internal = tp.topic in INTERNAL_TOPICS
+        self.first_offset, self.first_byte = log.log_end_offset, log.written_bytes
+        """Where the log ended, and how much was written to it, when this leadership began (`traffic`)."""
+        self.traffic = UNCOUNTED
+        """What is counted of its topic."""
         self._host = host
         self._commit_waiters: deque[OffsetWaiter] = deque()
         self._sync_waiters: deque[OffsetWaiter] = deque()
@@ -152,12 +133,8 @@ class LeaderPartition:
         """Why nothing more will be committed in this leader epoch."""
         self._successor: LeaderPartition | None = None
         """The object of the next leader epoch, where this broker went on leading with the log as it was."""
-        self._verifying: dict[tuple[int, int], VerificationGuard] = {}
-        """Guards by producer id and epoch, the last verification last.
-
-        They stay after a refusal: the producer may have been told to retry. If it does not, its guard is removed when
-        another producer's verification begins.
-        """
+        self.verification = VerificationGuards(tp, log)
+        """Transactions whose first batches wait to be stored here."""
         self._watchers: dict[Watcher, None] = {}
         """In the order in which they came, which is that in which they are woken."""
         self._wakeups = Wakeups(self._watchers)
@@ -172,10 +149,24 @@ class LeaderPartition:
             partition = partition._successor
         return partition
 
+    def leads_on_from(self, former: LeaderPartition) -> bool:
+        """Whether this broker has led in every leader epoch since the `former` leadership, so that nobody else has."""
+        while former is not self:
+            after = former._successor
+            if after is None or after.leader.leader_epoch > former.leader.leader_epoch + 1:
+                return False
+            former = after
+        return True
+
     def renewed(self) -> LeaderPartition:
         """The same leadership, for a log that takes writes again, without the requests that wait (`take_over`)."""
-        partition = LeaderPartition(self._host, self.tp, self.log, self.leader)
-        partition._verifying = self._verifying
+        log = self.log
+        unsynced = log.flush_required  # asked once: a thread may sync it meanwhile
+        self.leader.appended(log.recovery_point if unsynced else log.log_end_offset)
+        partition = LeaderPartition(self._host, self.tp, log, self.leader)
+        partition.verification = self.verification
+        if unsynced:
+            partition.sync()
         return partition
 
     def take_over(self, former: LeaderPartition) -> None:
@@ -190,7 +181,7 @@ class LeaderPartition:
         self._commit_waiters, former._commit_waiters = former._commit_waiters, self._commit_waiters
         self._sync_waiters, former._sync_waiters = former._sync_waiters, self._sync_waiters
         _release(self._commit_waiters, self.leader.high_watermark)
-        _release(self._sync_waiters, self.log.recovery_point)
+        self._count_synced(self.log.recovery_point)
         if self._sync_waiters:
             self.sync()  # the sync that they waited for was begun by the former object, and ends there
 
@@ -236,7 +227,8 @@ class LeaderPartition:
         self, batch: bytes | memoryview, header: HeaderFields, now_ms: int, in_sequence: bool = True
     ) -> AppendInfo:
         """Store a batch that `check` let pass; see Log.append."""
-        log, leader = self.log, self.leader
+        log = self.log
+        leader = self.leader
         info = log.append(batch, leader.leader_epoch, now_ms, header, in_sequence)
         if log.config.flush_messages != NEVER and log.flush_required:
             self.sync()
@@ -246,54 +238,8 @@ class LeaderPartition:
                 self._committed()
         if leader.is_followed:
             self._host.wake_followers_soon(self)
+        self.traffic.batches += 1
         return info
-
-    def begin_verification(
-        self, producer_id: int, epoch: int, now: float, sequence: int = NO_SEQUENCE
-    ) -> VerificationGuard | None:
-        """Begin to verify the first batch of a producer's transaction; None if the transaction is open here already.
-
-        The caller then asks the coordinator whether the transaction is open, and hands the guard to `end_verification`
-        before the batch is stored. If a marker was written meanwhile, the batch is too late: it would open a
-        transaction that nobody ends. Each epoch has its own guard, so a batch with an old or invented epoch does not
-        disturb the verification of others. `now` is on a clock that never goes back.
-        """
-        if self.log.is_ready and self.log.producers.has_open_transaction(producer_id, epoch):
-            return None
-        guards = self._verifying
-        guard = guards.pop((producer_id, epoch), None) or VerificationGuard(sequence)
-        guard.begun_at = now
-        guard.first_sequence = min(guard.first_sequence, sequence)
-        guards[producer_id, epoch] = guard
-        while guards[oldest := next(iter(guards))].begun_at < now - VERIFICATION_SECONDS:
-            del guards[oldest]
-        return guard
-
-    def end_verification(
-        self,
-        producer_id: int,
-        epoch: int,
-        guard: VerificationGuard | None,
-        sequence: int = NO_SEQUENCE,
-        *,
-        bumped: bool = False,
-    ) -> None:
-        """Refuse a batch whose transaction ended while it was verified, or which follows a batch that is missing.
-
-        The missing batch may have to be retried. With `bumped` every transaction has an epoch of its own, so its first
-        batch in a partition is known by its sequence number. Without a guard the transaction was not verified: it was
-        open, or the partition was not led here, when the batch arrived. If it is not open now, the batch is retried.
-        """
-        if self.log.producers.has_open_transaction(producer_id, epoch):
-            return
-        if guard is None:
-            raise NotEnoughReplicas(f"It was not verified that {self.tp} is part of the transaction. Try again.")
-        if self._verifying.get((producer_id, epoch)) is not guard:
-            raise InvalidTxnState(f"The transaction of producer {producer_id} ended while it was verified.")
-        if sequence > guard.first_sequence or (bumped and sequence > 0 and not self.log.producers.knows(producer_id)):
-            raise OutOfOrderSequence(
-                f"Producer {producer_id} sent sequence number {sequence}, but one before it is missing."
-            )
 
     def end_transaction(self, marker: Marker, now_ms: int) -> int:
         """Store the end of a producer's transaction; returns the log end offset after it. Raises ApiError."""
@@ -308,9 +254,7 @@ class LeaderPartition:
             producer_id=marker.producer_id,
             producer_epoch=marker.producer_epoch,
         )
-        for producer_id, epoch in list(self._verifying):
-            if producer_id == marker.producer_id and marker.ends(epoch):
-                del self._verifying[producer_id, epoch]
+        self.verification.end(marker)
         return self.append(batch, read_header(batch), now_ms).last_offset + 1
 
     def fetched_by(self, replica: int, broker_epoch: int, log_start: int, offset: int, now: float) -> None:
@@ -355,17 +299,20 @@ class LeaderPartition:
 
     def commit_isr(self, isr: tuple[int, ...], partition_epoch: int) -> None:
         """The controller committed an ISR."""
-        if self.leader.commit_isr(isr, partition_epoch):
+        before = len(self.leader.isr)
+        moved = self.leader.commit_isr(isr, partition_epoch)
+        self.traffic.note_isr(before, len(self.leader.isr))
+        if moved:
             self._committed()
         if len(self.leader.isr) == 1:
             self._confirmed(None)
 
-    def must_wait(self, acks: int) -> bool:
+    def must_wait(self, acks: int, last_offset: int) -> bool:
         """Whether a Produce waits for records that were just appended and are not committed.
 
-        With acks=all it waits for `when_committed`; otherwise only if a sync is due, for `when_synced`.
+        With acks=all it waits for `when_committed`; otherwise only while they are synced, for `when_synced`.
         """
-        return acks == ACKS_ALL or self.log.flush_required
+        return acks == ACKS_ALL or not self.leader.counts(last_offset + 1)
 
     def when_committed(self, end_offset: int, done: Callable[[ApiError | None], None]) -> None:
         """Call `done` once everything before `end_offset` is committed, or with the error that prevents it.
@@ -382,11 +329,12 @@ class LeaderPartition:
             self._commit_waiters.append(OffsetWaiter(end_offset, done))
 
     def when_synced(self, end_offset: int, done: Callable[[ApiError | None], None]) -> None:
-        """Call `done` once everything before `end_offset` is on this broker's disk, or with the error that prevents it.
+        """Call `done` once a sync has brought everything before `end_offset` to the disk and the leader has counted it.
 
-        Only for records that were appended when a sync was due: nothing else begins one.
+        Or with the error that prevents it. Only for records that were appended when a sync was due: nothing else begins
+        one.
         """
-        if end_offset <= self.log.recovery_point:
+        if self.leader.counts(end_offset):
             done(None)
         elif self._successor is not None:
             self._successor.when_synced(end_offset, done)
@@ -423,8 +371,8 @@ class LeaderPartition:
 
     def remove_watcher(self, watcher: Watcher) -> None:
         """Do not wake a fetch any more."""
-        self._watchers.pop(watcher, None)
-        self._follower_watchers.pop(watcher, None)
+        if self._watchers.pop(watcher, watcher) is watcher:  # it was none of the consumers'
+            self._follower_watchers.pop(watcher, None)
 
     def wake_consumers(self) -> None:
         """Wake consumers' fetches: more is committed."""
@@ -453,10 +401,16 @@ class LeaderPartition:
         error = done.exception()
         if error is not None:
             self._flush_failed(error)
-            return
-        _release(self._sync_waiters, end_offset)
+        else:
+            self.present._count_synced(end_offset)
+
+    def _count_synced(self, end_offset: int) -> None:
+        """Everything before `end_offset` is on the disk: let consumers read it, then answer those who wait for it."""
+        if self._failure is not None:
+            return  # the leadership that follows counts it
         if self.leader.appended(end_offset):
             self._committed()
+        _release(self._sync_waiters, end_offset)
 
     def _flush_failed(self, error: BaseException) -> None:
         """A sync failed. It is tried again, unless the directory takes no more writes or the log was truncated.

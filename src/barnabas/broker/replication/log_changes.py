@@ -4,6 +4,9 @@ Each runs in a thread. Logs are created and set aside one change after the other
 created again meanwhile. While its log changes, a partition is `pending` and has no leader or follower role here. When
 the change is done the replica manager does with the log what the cluster's image says by then. If that raises, nobody
 leads or follows the partition, although the image says so: the replica manager is told.
+
+Very many logs that are there already are handed to the replica manager in slices (`hand_over`). Between two slices the
+event loop serves others.
 """
 
 from __future__ import annotations
@@ -34,6 +37,8 @@ logger = logging.getLogger(__name__)
 
 _CREATED_TOGETHER: Final = 100
 """Logs that are created before the first of them is led or followed."""
+HANDED_OVER_TOGETHER: Final = 1000
+"""Logs that are led or followed in one turn of the event loop."""
 
 
 class MissingLog(NamedTuple):
@@ -53,7 +58,7 @@ class LogUser(Protocol):
     """Uses the logs that were changed. Its methods are called on the event loop."""
 
     def use_log(self, log: Log, topic_id: UUID) -> None:
-        """A log was created or truncated."""
+        """A log was created or truncated, or it is its turn."""
         ...
 
     def logs_were_created(self) -> None:
@@ -80,7 +85,7 @@ class LogChanges:
         self._tasks = TaskSet()
         self._one_at_a_time = asyncio.Lock()
         self.pending: dict[tuple[str, int], UUID] = {}
-        """The partitions whose logs are being created, truncated or set aside, with their topic ids."""
+        """The partitions whose logs are being created, truncated, set aside or handed over, with their topic ids."""
         self.not_created: dict[tuple[str, int], MissingLog] = {}
         """Partitions whose logs could not be created."""
 
@@ -135,6 +140,28 @@ class LogChanges:
             return error
         except OSError as error:
             return StorageFailed(str(error))
+
+    # Handing over
+
+    def hand_over(self, logs: list[Log]) -> None:
+        """Hand logs to the user that nobody uses yet, some in each of the next turns of the event loop."""
+        if logs:
+            for log in logs:
+                self.pending[log.tp] = log.topic_id
+            self._spawn(self._hand_over(logs))
+
+    async def _hand_over(self, logs: list[Log]) -> None:
+        handed_over = 0
+        try:
+            for log in logs:
+                if handed_over % HANDED_OVER_TOGETHER == 0:
+                    await asyncio.sleep(0)
+                handed_over += 1
+                self._end(log.tp, log.topic_id)
+                self._user.use_log(log, log.topic_id)
+        finally:
+            for log in logs[handed_over:]:
+                self._end(log.tp, log.topic_id)
 
     # Truncating
 

@@ -1,9 +1,10 @@
 """The replicas of this broker: it leads some partitions, follows others, and keeps the logs of both.
 
 The cluster's image says what to do, while the broker is unfenced (`controller/fencing`). Partitions whose logs are
-there are led or followed at once. Missing logs are created first, and logs that have records which their leader lacks
-are truncated first, both in threads (`log_changes`). A log that the image does not give this broker is set aside. The
-image does not say whether it may be removed: the metadata tree does (`strays`).
+there are led or followed at once; very many of them, some in each turn of the event loop. Missing logs are created
+first, and logs that have records which their leader lacks are truncated first, both in threads (`log_changes`). A log
+that the image does not give this broker is set aside. The image does not say whether it may be removed: the metadata
+tree does (`strays`).
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from barnabas.broker.replication.fetch_batching import FetchBatching
+from barnabas.broker.fetching.fetch_batching import FetchBatching
 from barnabas.broker.replication.follower_partition import FollowerPartition
 from barnabas.broker.replication.hosted_partitions import HostedPartitions
 from barnabas.broker.replication.leader_partition import LeaderPartition
-from barnabas.broker.replication.log_changes import LogChanges, MissingLog
+from barnabas.broker.replication.log_changes import HANDED_OVER_TOGETHER, LogChanges, MissingLog
 from barnabas.machines.controller.image import NO_LEADER
 from barnabas.machines.partition import PartitionLeader
 from barnabas.model.errors import ApiError, NotLeaderOrFollower, UnknownTopicOrPartition
@@ -103,6 +104,8 @@ class ReplicaManager:
         self._isr_proposer: IsrProposer | None = None
         self.strays = strays
         """Decides about logs that were set aside; None where nothing is ever removed."""
+        self._moved_meanwhile: set[tuple[TopicPartition, UUID]] = set()
+        """Partitions that the controller has moved to other brokers while their logs were changed here."""
         self._create_again_at = 0.0
         self._to_wake: dict[LeaderPartition, None] = {}
         self.fetch_batching = FetchBatching()
@@ -174,12 +177,15 @@ class ReplicaManager:
 
     def on_change(self, delta: Delta) -> None:
         """Do what a new image says."""
+        gone = [topic.name for topic in delta.deleted if topic.name not in delta.after.topics]
         if not self.partitions.is_active:
+            self.partitions.forget_traffic(gone)
             return
         for topic in delta.deleted:
             for partition in topic.partitions:
                 self.logs.forget_preference(topic.topic_id, partition.index)
                 self._drop(TopicPartition(topic.name, partition.index), topic.topic_id)
+        self.partitions.forget_traffic(gone)
         self.take_all(delta.created, delta.before)
         self.take_all(delta.changed, delta.before)
 
@@ -190,17 +196,28 @@ class ReplicaManager:
                 log.update_config(self._settings.log_config(log.tp.topic))
 
     def stop(self, topic: str, index: int, leader_epoch: int) -> None:
-        """Remove a replica, as the controller says (StopReplica), unless the image is newer."""
+        """Remove a replica, as the controller says (StopReplica), unless the image is newer.
+
+        The image has to say so, too, before the event loop turns to something else: logs that change are used as the
+        image says when that is done.
+        """
         image, known = self._metadata.partition(topic, index), self._metadata.topic(topic)
-        if image is not None and known is not None and image.leader_epoch <= leader_epoch:
-            self._drop(TopicPartition(topic, index), known.topic_id, moved=True)
+        if image is None or known is None or image.leader_epoch > leader_epoch:
+            return
+        tp = TopicPartition(topic, index)
+        if self._changes.pending.get(tp) == known.topic_id:
+            self._moved_meanwhile.add((tp, known.topic_id))
+        self._drop(tp, known.topic_id, moved=True)
 
     def take_all(self, topics: Iterable[TopicImage], before: ClusterImage | None = None) -> None:
         """Lead or follow every partition that the image gives this broker; missing logs are created in a thread.
 
-        A partition that `before`, the image before this one, does not have is new. Without it no partition is new.
+        A partition that `before`, the image before this one, does not have is new. Without it no partition is new. Of
+        very many partitions that are neither led nor followed, as at a start, most are taken in later turns.
         """
         missing: list[MissingLog] = []
+        later: list[Log] = []
+        taken = 0
         pending = self._changes.pending
         for topic in topics:
             for partition in topic.partitions:
@@ -214,9 +231,13 @@ class ReplicaManager:
                 if log is None or log.topic_id != topic.topic_id or tp in pending:
                     is_new = before is not None and before.partition(*tp) is None
                     missing.append(MissingLog(topic, partition, is_new))
-                else:
+                elif taken < HANDED_OVER_TOGETHER or tp in self.partitions:
                     self._take(topic, partition, log)
+                    taken += 1
+                else:
+                    later.append(log)
         self._changes.create(missing)
+        self._changes.hand_over(later)
 
     def _take(self, topic: TopicImage, image: PartitionImage, log: Log) -> None:
         """Do what the image says of a partition whose log is there."""
@@ -260,6 +281,7 @@ class ReplicaManager:
         self.partitions.add_leader(partition)
         listener = self._listeners.get(topic.name)
         if known is not None:  # after the new one is in its place: fetches that are woken go on waiting there
+            partition.traffic.note_isr(len(known.leader.isr), len(leader.isr))
             if listener is None and known.log is log:  # a coordinator begins anew with each leadership
                 partition.take_over(known)
             self._end_leadership(known, NotLeaderOrFollower(f"{tp} has a new leader epoch. Refresh the metadata."))
@@ -278,8 +300,6 @@ class ReplicaManager:
         )
         if listener is not None:
             listener.led(renewed)
-        if partition.log.flush_required:
-            renewed.sync()
 
     def _end_leadership(self, partition: LeaderPartition, reason: ApiError) -> None:
         try:
@@ -342,14 +362,20 @@ class ReplicaManager:
         if known is not None and known.replicas != image.replicas:
             self.logs.forget_preference(topic.topic_id, tp.partition)
         if tp in self.partitions:
-            self._drop(tp, topic.topic_id, moved=self.strays is not None and self.strays.is_controller())
+            self._drop(tp, topic.topic_id, moved=self._is_controller())
+
+    def _is_controller(self) -> bool:
+        """Whether this broker itself decided what the image says."""
+        return self.strays is not None and self.strays.is_controller()
 
     def _drop(self, tp: TopicPartition, topic_id: UUID, *, moved: bool = False) -> None:
         """Lead or follow a partition no more. Its log is set aside, to be removed if the metadata tree says so."""
         led, followed = self.get(*tp), self.partitions.follower(tp)
         if led is not None and led.topic_id == topic_id:
             self.partitions.remove_leader(led)
-            self._end_leadership(led, UnknownTopicOrPartition(f"{tp} was deleted."))
+            is_known = self._metadata.topic_by_id(topic_id) is not None
+            gone = UnknownTopicOrPartition(f"{tp} was deleted.")
+            self._end_leadership(led, NotLeaderOrFollower(f"{tp} has moved to other brokers.") if is_known else gone)
             self._changes.set_aside(led.log, moved=moved)
         elif followed is not None and followed.topic_id == topic_id:
             self._stop_following(tp)
@@ -381,13 +407,15 @@ class ReplicaManager:
     # When a log has changed (`LogUser`)
 
     def use_log(self, log: Log, topic_id: UUID) -> None:
-        """Do with a log that was created or truncated what the image says by now."""
+        """Do with a log that was created or truncated, or had to wait for its turn, what the image says by now."""
         tp = log.tp
         topic, image = self._metadata.topic_by_id(topic_id), self._metadata.partition(*tp)
+        moved = (tp, topic_id) in self._moved_meanwhile or self._is_controller()
+        self._moved_meanwhile.discard((tp, topic_id))
         if not self.partitions.is_active or self.logs.get(tp) is not log:
             return
         if topic is None or image is None or self._broker_id not in image.replicas:
-            self._changes.set_aside(log)  # the topic was deleted, or its replicas moved, meanwhile
+            self._changes.set_aside(log, moved=moved)  # the topic was deleted, or its replicas moved, meanwhile
         else:
             self._take(topic, image, log)
 
@@ -398,6 +426,7 @@ class ReplicaManager:
 
     def log_was_set_aside(self, log: Log, stray: Stray | None, *, moved: bool) -> None:
         """Decide about the log. If the image gives the partition back by now, lead or follow it."""
+        self._moved_meanwhile.discard((log.tp, log.topic_id))
         if self.strays is not None:
             self.strays.add(stray, moved=moved)
         if self.partitions.is_active and (topic := self._metadata.topic_by_id(log.topic_id)) is not None:

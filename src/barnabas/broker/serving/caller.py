@@ -53,8 +53,12 @@ class Session:
     """Whether it logged in with a delegation token, and not as itself."""
     broker_id: int | None = None
     """The broker of this cluster that it is; None for anybody else."""
+    software: str = ""
+    """The client's software and its version, as it named them (KIP-511)."""
     introduction: Introduction | None = None
     """What it is about to prove (`handlers/broker_handshake`)."""
+    uncounted: int = 2
+    """Requests of a broker's proof that do not count for quotas: a hello and a proof. Others of this connection do."""
     retried_batches: RetriedBatches = field(default_factory=RetriedBatches)
     memo: Memo = NO_MEMO
     """What it may do, as far as it was asked."""
@@ -72,6 +76,11 @@ class Caller:
     address: tuple[str, int]
     client_id: str | None
     session: Session = field(default_factory=Session, compare=False)
+    host: str = field(init=False, compare=False)
+    """The address as Kafka writes it in records of members: with a slash before it."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "host", f"/{self.address[0]}")
 
     @property
     def principal(self) -> str:

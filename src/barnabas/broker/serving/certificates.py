@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.broker.tasks import TaskSet
 from barnabas.model.certificates import read_certificate
+from barnabas.model.config.listeners import METRICS, metrics_listener
 from barnabas.model.config.principal_rules import PrincipalRules
 from barnabas.model.config.tls import client_auth
 from barnabas.model.errors import ConfigError, InvalidRequest
@@ -53,12 +54,15 @@ class _Loaded(NamedTuple):
 
 
 class Certificates:
-    """The TLS contexts of one broker."""
+    """The TLS contexts of a broker with at least one listener that has TLS."""
 
     def __init__(self, settings: Settings) -> None:
         static = settings.static
         self._settings = settings
         self._tls = {each.name: each for each in static.listeners if each.uses_tls}
+        metrics = metrics_listener(static)
+        if metrics is not None and metrics.uses_tls:
+            self._tls[METRICS] = metrics.listener
         self._between = static.inter_broker_listener
         self._loaded = _Loaded({}, None)
         self._seen: Mapping[str, object] = {}
@@ -71,25 +75,18 @@ class Certificates:
         self._reloading = asyncio.Lock()
         self._tasks = TaskSet()
 
-    @property
-    def in_use(self) -> bool:
-        """Whether any listener has TLS."""
-        return bool(self._tls)
-
     async def load(self) -> None:
         """Load everything for the first time; raises ConfigError."""
-        if self.in_use:
-            self._seen = await asyncio.to_thread(self._look)
-            self._loaded = await asyncio.to_thread(self._load, self._settings.of_listener)
-            self._warn_of_expiry()
+        self._seen = await asyncio.to_thread(self._look)
+        self._loaded = await asyncio.to_thread(self._load, self._settings.of_listener)
+        self._warn_of_expiry()
 
     def start(self) -> None:
         """Follow files and settings."""
-        if self.in_use:
-            self._settings.subscribe(self._on_settings)
-            if self._settings.dynamic or self._settings.dynamic_default:
-                self._tasks.spawn(self._reload())  # settings of the metadata tree, which was not open at the start
-            self._tasks.spawn(self._watch(), "certificates")
+        self._settings.subscribe(self._on_settings)
+        if self._settings.dynamic or self._settings.dynamic_default:
+            self._tasks.spawn(self._reload())  # settings of the metadata tree, which was not open at the start
+        self._tasks.spawn(self._watch(), "certificates")
 
     async def stop(self) -> None:
         """Follow them no more."""
@@ -98,6 +95,15 @@ class Certificates:
     def listener(self, listener: Listener) -> Callable[[], TlsContext] | None:
         """What gives the context for the next connection of a listener; None if it has no TLS."""
         return (lambda: self._loaded.listeners[listener.name]) if listener.uses_tls else None
+
+    def metrics(self) -> Callable[[], ssl.SSLContext] | None:
+        """What gives the context for the next connection of the metrics listener; None if it has no TLS."""
+        return (lambda: self._loaded.listeners[METRICS].context) if METRICS in self._tls else None
+
+    def expiries(self) -> dict[str, datetime]:
+        """When the certificates of listeners end."""
+        loaded = self._loaded.listeners.items()
+        return {name: made.certificate.not_after for name, made in loaded if made.certificate is not None}
 
     def client(self) -> ssl.SSLContext | None:
         """The context for the next connection to another broker; None if brokers talk without TLS."""
@@ -114,7 +120,7 @@ class Certificates:
 
     async def check(self, dynamic: Mapping[str, str], *, all_brokers: bool) -> None:
         """Refuse dynamic settings whose certificates cannot be used, with InvalidRequest."""
-        if self.in_use and any(".ssl." in f".{name}" for name in dynamic):
+        if any(".ssl." in f".{name}" for name in dynamic):
             proposed = self._settings.proposed(dynamic, all_brokers=all_brokers)
             try:
                 await asyncio.to_thread(self._load, proposed, self._loaded)
@@ -143,9 +149,15 @@ class Certificates:
             try:
                 self._loaded = await asyncio.to_thread(self._load, self._settings.of_listener, self._loaded)
             except ConfigError as error:
-                logger.error("New certificates are not used, the old ones stay: %s", error)
+                logger.error(
+                    "Could not load the new certificates of %s. The old ones stay in use: %s",
+                    ", ".join(self._tls),
+                    error,
+                )
             except Exception:  # the next ones are to be looked at all the same
-                logger.exception("New certificates are not used, the old ones stay.")
+                logger.exception(
+                    "Could not load the new certificates of %s. The old ones stay in use.", ", ".join(self._tls)
+                )
             else:
                 logger.info("Certificates of %s were loaded again.", ", ".join(self._tls))
                 self._warn_of_expiry()

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from barnabas.model.config.definition import Key
 
 
+ENTRIES: Final = 50
+"""About as many keys has a resource."""
 CHAINS: Final = {
     name: tuple(member for member, _ in chain)
     for chain in SYNONYMS.values()

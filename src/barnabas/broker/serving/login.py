@@ -9,6 +9,8 @@ Anything else closes the connection. So do a frame above sasl.server.max.receive
 and a login that is not done in connection.authentication.timeout.ms. Nobody who has not logged in takes memory from
 those who have (`net/connection`).
 
+However many want to log in, each turn of the event loop serves one message of one login (`security/login_turns`).
+
 A login that fails is answered after connection.failed.authentication.delay.ms, then the connection is closed. Meanwhile
 it costs a timer. The answer says that the credentials are invalid, and not what is wrong with them.
 
@@ -22,10 +24,12 @@ login that was begun again has the same time as the first.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from enum import Enum, auto
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from barnabas.broker.security.login_turns import LoginTurns
 from barnabas.broker.serving.caller import Session
 from barnabas.broker.tasks import TaskSet
 from barnabas.machines.security.login_step import LoginRefused
@@ -78,6 +82,14 @@ class RequestId(NamedTuple):
     correlation_id: int
 
 
+class LoginCounts:
+    """How many logins there were, by listener and mechanism."""
+
+    def __init__(self) -> None:
+        self.done: Counter[tuple[str, str]] = Counter()
+        self.failed: Counter[tuple[str, str]] = Counter()
+
+
 class LoginContext(NamedTuple):
     """What all logins of a broker share."""
 
@@ -88,6 +100,8 @@ class LoginContext(NamedTuple):
     """What serves requests after the login."""
     tasks: TaskSet
     loop: asyncio.AbstractEventLoop
+    turns: LoginTurns
+    counts: LoginCounts
 
 
 class Logins:
@@ -99,11 +113,23 @@ class Logins:
         self._clock = clock
         self._serve = serve
         self._tasks = TaskSet()
+        self._turns: LoginTurns | None = None
+        self.counts = LoginCounts()
 
     def begin(self, connection: Connection) -> None:
         """Let nothing but a login through on a new connection."""
+        loop = connection.server.loop
+        if self._turns is None:
+            self._turns = LoginTurns(loop, connection.server.is_answering)
         context = LoginContext(
-            self._settings, self._mechanisms, self._clock, self._serve, self._tasks, connection.server.loop
+            self._settings,
+            self._mechanisms,
+            self._clock,
+            self._serve,
+            self._tasks,
+            loop,
+            self._turns,
+            self.counts,
         )
         ConnectionLogin(context, connection)
 
@@ -162,6 +188,26 @@ class ConnectionLogin:
             return connection.serve(connection, frame)
         if self._state is State.FAILED:
             return HANG_UP
+        turns = self._context.turns
+        if turns.take(connection, len(frame)):
+            return self._serve_message(connection, frame)
+        parked, copied = Parked(), memoryview(bytes(frame))
+        parked.on_abandon = turns.wait(connection, lambda: self._serve_later(parked, connection, copied), len(frame))
+        return parked
+
+    def _serve_later(self, parked: Parked, connection: Connection, frame: memoryview) -> None:
+        """Answer a message that had to wait for its turn."""
+        try:
+            answer = self._serve_message(connection, frame)
+        except InvalidFrame as error:
+            logger.warning("Closed the connection of %s:%d on %s: %s", *self._address, error)
+            answer = HANG_UP
+        except Exception:
+            logger.exception("Closed the connection of %s:%d on %s: its login failed.", *self._address)
+            answer = HANG_UP
+        parked.follow(answer)
+
+    def _serve_message(self, connection: Connection, frame: memoryview) -> Answer | Parked:
         if not self._headers:
             return self._authenticate(None, bytes(frame))
         key, version, correlation_id, length = framing.HEADER.unpack_from(frame)
@@ -215,6 +261,7 @@ class ConnectionLogin:
         return self._authenticate(header, request.auth_bytes)
 
     def _authenticate(self, header: RequestId | None, message: bytes) -> Answer | Parked:
+        """Take the next step of the mechanism."""
         try:
             if self._refused_mechanism is not None or self._login is None:
                 raise LoginRefused(
@@ -228,6 +275,8 @@ class ConnectionLogin:
             return self._go_on(header, step)
         except LoginRefused as error:
             return self._refuse(header, error)
+        except Exception:
+            return self._refuse_unexpectedly(header)
 
     def _wait_for(self, header: RequestId | None, step: Awaitable[LoginStep]) -> Parked:
         """Answer when the mechanism has come to its step."""
@@ -239,16 +288,19 @@ class ConnectionLogin:
             except LoginRefused as error:
                 answer = self._refuse(header, error)
             except Exception:
-                logger.exception(
-                    "The login of client %s:%d failed because of an unexpected error, and was refused.",
-                    *self._connection.address[:2],
-                )
-                answer = self._refuse(header, LoginRefused("an unexpected error of this broker, which its log has"))
+                answer = self._refuse_unexpectedly(header)
             parked.follow(answer)
 
         task = self._context.tasks.spawn(wait())
         parked.on_abandon = task.cancel
         return parked
+
+    def _refuse_unexpectedly(self, header: RequestId | None) -> Answer | Parked:
+        logger.exception(
+            "The login of client %s:%d failed because of an unexpected error, and was refused.",
+            *self._connection.address[:2],
+        )
+        return self._refuse(header, LoginRefused("an unexpected error of this broker, which its log has"))
 
     def _go_on(self, header: RequestId | None, step: LoginStep) -> Answer:
         """Send the mechanism's message; with the last one, let the client in."""
@@ -271,6 +323,7 @@ class ConnectionLogin:
             )
         self._stop_waiting()
         self._state, self._login = State.DONE, None
+        self._context.counts.done[self._connection.listener, self._mechanism] += 1
         self._session.principal, self._session.is_token = principal, identity.is_token
         lifetime_ms = self._lifetime_ms(identity)
         if lifetime_ms is None:
@@ -303,6 +356,7 @@ class ConnectionLogin:
         connection = self._connection
         logger.info("The login of %s:%d on %s failed: %s", *self._address, reason)
         self._state, self._login = State.FAILED, None
+        self._context.counts.failed[connection.listener, self._mechanism] += 1
         self._stop_waiting()
         connection.serve = self.serve
         parked = Parked()

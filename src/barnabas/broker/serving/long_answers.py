@@ -17,10 +17,10 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
 
-from barnabas.protocol.messages.metadata import PackedTopics
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+
+    from barnabas.protocol.messages.metadata import PackedTopics
 
 
 class HasPartitions(Protocol):
@@ -75,6 +75,8 @@ class LongAnswers:
         self, topics: Sequence[T], pack: Callable[[Sequence[T]], bytes], weigh: Callable[[T], int]
     ) -> PackedTopics:
         """Topics as `pack` packs some of them; `weigh` tells how many partitions a topic has."""
+        from barnabas.protocol.messages.metadata import PackedTopics  # here: the first Metadata request loads it
+
         parts = await self.each(_parts(topics, weigh), pack, lambda _: PART)
         return PackedTopics(len(topics), b"".join(parts))
 

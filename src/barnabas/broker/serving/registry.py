@@ -33,6 +33,7 @@ from barnabas.protocol.wire.api_table import API_FORMATS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.model.config.values import Values
     from barnabas.protocol.wire.api_table import ApiFormat
 
 
@@ -69,6 +70,9 @@ class Api(NamedTuple):
     advertised_from: int | None = None
     """The oldest version in ApiVersions, where it is not the oldest that is served."""
 
+    only_with: str | None = None
+    """The setting without which it is neither served nor advertised."""
+
     @property
     def format(self) -> ApiFormat:
         """How its messages are read and written."""
@@ -83,6 +87,10 @@ class Api(NamedTuple):
     def advertised(self) -> tuple[int, int]:
         """Oldest and newest version that clients are told."""
         return (self.oldest if self.advertised_from is None else self.advertised_from), self.newest
+
+    def is_served(self, values: Values) -> bool:
+        """Whether a broker with these settings serves it."""
+        return self.only_with is None or bool(values.text_or_none(self.only_with))
 
     def load(self) -> Callable[..., Any]:
         """The handler itself."""
@@ -327,6 +335,15 @@ APIS: Final = (
         by("groups:consumer_group_describe"),
         cancelled_on_disconnect=True,
     ),
+    Api(
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+        0,
+        0,
+        "telemetry:get_telemetry_subscriptions",
+        NOTHING,
+        only_with="telemetry.otlp.endpoint",
+    ),
+    Api(ApiKey.PUSH_TELEMETRY, 0, 0, "telemetry:push_telemetry", NOTHING, only_with="telemetry.otlp.endpoint"),
     Api(
         ApiKey.LIST_CONFIG_RESOURCES,
         0,

@@ -31,6 +31,11 @@ class ValidationPool:
         self._most_bytes = most_bytes
         self._waiting_bytes = 0
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of requests that wait for a thread."""
+        return self._waiting_bytes
+
     def start(self, size: int, job: Callable[[], T]) -> asyncio.Future[T] | None:
         """Let `job`, which holds `size` bytes of a request, run in a thread; None if too much waits already."""
         if self._waiting_bytes and self._waiting_bytes + size > self._most_bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,7 @@ from barnabas.cli.common.help import F, option
 from barnabas.cli.common.options import Options
 from barnabas.cli.common.values.files import FILE, NEW_FOLDER, read_properties
 from barnabas.cli.common.values.numbers import Whole
+from barnabas.model.numbers import MAX_INT32
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,13 +26,26 @@ if TYPE_CHECKING:
 
 MOST_BROKERS = 100
 """As many as one machine could be asked to run; each is a process of its own."""
+AUTO = 0
+"""Stands for as many brokers as the machine has cores."""
 DEFAULT_LISTEN = "localhost:9092"
+DEFAULT_CONSOLE = "localhost:8080"
 DEFAULT_DATA = Path("data")
 DEFAULT_PROTOCOL = "PLAINTEXT"
 SECURE_PROTOCOL = "SASL_SSL"
 """What the listener of --listen speaks, without --secure and with it."""
 LISTENER_KEYS = ("listeners", "advertised.listeners")
 DATA_KEYS = ("log.dir", "log.dirs", "metadata.store")
+
+
+class BrokerCount(Whole):
+    """How many brokers, or `auto`."""
+
+    name = "number or auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number; AUTO for the word."""
+        return AUTO if value == "auto" else super().convert(value, param, ctx)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,28 +57,48 @@ class BrokerCommandOptions(Options):
     listen: str | None
     data: Path | None
     brokers: int | None
+    first_id: int
     daemon: bool
     secure: bool
+    console: str | None
+    metrics: int | None
 
     def check(self) -> None:
         """Refuse a file besides the one that --secure writes."""
         if self.secure and self.config is not None:
             raise click.UsageError("--secure starts with settings of its own: leave out --config, or --secure.")
+        if self.first_id and self.brokers is None:
+            raise click.UsageError("--first-id goes with --brokers; for one broker there is --set node.id=ID.")
 
     def load(self, secured: Path | None = None) -> BrokerConfig:
         """The configuration of one broker, with the settings of `secured` if it is; raises ConfigError."""
         protocol = DEFAULT_PROTOCOL if secured is None else SECURE_PROTOCOL
-        return load_config(secured or self.config, self.settings, self.listen, self.data, protocol)
+        return load_config(secured or self.config, self.all_settings, self.listen, self.data, protocol)
+
+    @property
+    def all_settings(self) -> tuple[str, ...]:
+        """What was set, by --set and by options of its own."""
+        return self.settings if self.metrics is None else (f"metrics.listener={self.metrics}", *self.settings)
 
 
-def broker_options(brokers: str, daemon: str, secure: str) -> Callable[[F], F]:
-    """The fields of `BrokerCommandOptions`; what --brokers, --daemon and --secure mean depends on the command."""
+def broker_options(brokers: str, daemon: str, secure: str, metrics: str, console: str) -> Callable[[F], F]:
+    """The fields of `BrokerCommandOptions`; what most of them mean depends on the command."""
 
     def decorate(command: F) -> F:
         for add in (
+            option("--console", is_flag=False, flag_value=DEFAULT_CONSOLE, metavar="[HOST:PORT]", help=console),
             option("--secure", is_flag=True, help=secure),
+            option("--metrics", metavar="PORT", type=Whole(0, 65_535), help=metrics),
             option("--daemon", is_flag=True, help=daemon),
-            option("--brokers", metavar="N", type=Whole(1, MOST_BROKERS), help=brokers),
+            option(
+                "--first-id",
+                metavar="ID",
+                type=Whole(0, MAX_INT32 - MOST_BROKERS),
+                default=0,
+                help="The node.id of the first broker of --brokers; the others count up. For clusters of several "
+                "machines.",
+            ),
+            option("--brokers", metavar="N|auto", type=BrokerCount(1, MOST_BROKERS), help=brokers),
             option(
                 "--data",
                 type=NEW_FOLDER,

@@ -5,7 +5,6 @@ A broker's log is read by people of the command line, too: `WordedRemedies` puts
 
 from __future__ import annotations
 
-import difflib
 import logging
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +22,8 @@ def with_remedy(text: str, remedy: Remedy | None) -> str:
 
 
 def _nearest_config(name: str) -> str:
+    import difflib
+
     from barnabas.model.config.keys.all_keys import TOPIC_KEYS
 
     near = difflib.get_close_matches(name, TOPIC_KEYS, n=1)

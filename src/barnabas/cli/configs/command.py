@@ -99,7 +99,7 @@ from barnabas.cli.quotas.entity import entity_options
 def command(options: Options) -> None:
     """Show and change configs of topics, brokers and groups while they run. The flags are those of kafka-configs.
 
-    Quotas of users, client ids and addresses, too.
+    Quotas of users, client ids and addresses are configs of these entities, too.
     """
     if options.quota_types:
         _quotas(options)

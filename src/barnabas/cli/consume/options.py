@@ -105,6 +105,11 @@ class Options(ConnectionOptions):
                 f"{flag(others[0])} does not go with --share: a share group hands out messages of all partitions, and "
                 "knows itself what is done."
             )
+        if self.share and self.expression is not None:
+            raise click.UsageError(
+                "--filter does not go with --share: messages that it leaves out would be done with, and nobody would "
+                "see them."
+            )
         at_most_one(self, "release", "reject")
         at_most_one(self, "reject_message_on_error", "skip_message_on_error")
 

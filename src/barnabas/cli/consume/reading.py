@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.common.progress import progress
+from barnabas.clients.errors import ClientFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +40,7 @@ def read(consumer: Consumer[bytes, bytes], shown: ShownRecords, options: Options
 
 def _read_to_end(consumer: Consumer[bytes, bytes], shown: ShownRecords, most: int | None, waiting: Waiting) -> None:
     with progress("Reading", most, wanted=not sys.stdout.isatty()) as watched:
-        for record in consumer.until_end(waiting.on_silence):
+        for record in _records_to_end(consumer, waiting):
             waiting.on_records()
             shown.show(record)
             watched(1)
@@ -49,6 +50,17 @@ def _read_to_end(consumer: Consumer[bytes, bytes], shown: ShownRecords, most: in
     consumer.done()
 
 
+def _records_to_end(consumer: Consumer[bytes, bytes], waiting: Waiting) -> Iterator[ConsumerRecord[bytes, bytes]]:
+    while True:
+        try:
+            yield from consumer.until_end(waiting.on_silence)
+        except ClientFailed:
+            if not waiting.look():
+                raise
+        else:
+            return
+
+
 def _batches(
     consumer: Consumer[bytes, bytes], shown: ShownRecords, options: Options, waiting: Waiting
 ) -> Iterator[list[ConsumerRecord[bytes, bytes]]]:
@@ -56,13 +68,19 @@ def _batches(
     quiet_since = time.monotonic()
     while True:
         room = BATCH if options.most is None else min(BATCH, options.most - shown.count)
-        batch = consumer.poll(WAIT_SECONDS, room)
+        try:
+            batch = consumer.poll(WAIT_SECONDS, room)
+        except ClientFailed:
+            if not waiting.look():
+                raise
+            continue
         if batch:
             yield batch
             quiet_since = time.monotonic()
             waiting.on_records()
         elif options.quiet_seconds is not None and time.monotonic() - quiet_since > options.quiet_seconds:
-            waiting.look()
-            return
+            if not waiting.look():
+                return
+            quiet_since = time.monotonic()
         else:
             waiting.on_silence()

@@ -1,6 +1,7 @@
 """`barnabas consume --share`: messages of a queue, acknowledged once they are printed.
 
-A message counts as printed when standard output has taken it, so a broken pipe leaves messages to other workers.
+A message counts as printed when standard output has taken it, so a broken pipe, and standard output that is closed,
+leave messages to other workers.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.cli.common.client_properties import SERIALIZERS
+from barnabas.cli.common.failures import Failed
 from barnabas.protocol.acknowledgements import Acknowledgement
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ def read_shared(options: Options, shown: ShownRecords, properties: dict[str, Any
 
     if options.most == 0:
         return
+    if sys.__stdout__ is None:
+        raise Failed("Standard output is closed: messages that nobody sees would be done with.")
     group = properties.pop("group.id", DEFAULT_GROUP)
     for name in ("isolation.level", "auto.offset.reset", *SERIALIZERS):
         properties.pop(name, None)  # settings of the group, or of consumers
@@ -62,7 +66,7 @@ def _batches(
     quiet_since = time.monotonic()
     while True:
         room = BATCH if options.most is None else min(BATCH, options.most - shown.count)
-        batch = _taken(queue, room)
+        batch = _take_batch(queue, room)
         if batch:
             yield batch
             quiet_since = time.monotonic()
@@ -70,7 +74,7 @@ def _batches(
             return
 
 
-def _taken(queue: Queue[bytes, bytes], most: int) -> list[QueueMessage[bytes, bytes]]:
+def _take_batch(queue: Queue[bytes, bytes], most: int) -> list[QueueMessage[bytes, bytes]]:
     batch: list[QueueMessage[bytes, bytes]] = []
     while len(batch) < most and (message := queue.get(0 if batch else WAIT_SECONDS)) is not None:
         batch.append(message)

@@ -11,6 +11,7 @@ from barnabas.cli.common.failures import Failed
 from barnabas.cli.common.output import remark
 from barnabas.cli.common.values.topic_patterns import parse_topics
 from barnabas.clients.errors import RequestRefused
+from barnabas.machines.controller.names import check_name
 from barnabas.model.base_error import BarnabasError
 from barnabas.model.errors import ErrorCode
 
@@ -33,6 +34,7 @@ def topic_is_there(options: Options, properties: dict[str, Any]) -> bool:
     topic = options.topic
     if topic is None or _is_listed(topic, options, properties):
         return True
+    check_name(topic)
     refuse_forbidden(topic, options.bootstrap_server, properties)
     if options.until_end or options.partition is not None:
         raise Failed(f"There is no topic {topic}. `barnabas topics --list` shows all topics.")

@@ -1,6 +1,7 @@
 """What `consume` does while nothing comes: find out whether what should come cannot be read.
 
-A consumer whose next records are garbage waits for ever, and looks like one that has read everything.
+A consumer whose next records are garbage waits for ever, and looks like one that has read everything. If it is told
+that they cannot be decompressed, it is not told where they end.
 """
 
 from __future__ import annotations
@@ -56,22 +57,25 @@ class Waiting:
             self._pause = min(2 * self._pause, SELDOM)
             self._look_at = time.monotonic() + self._pause
 
-    def look(self) -> None:
-        """Look at what comes next in each partition; raises Failed, or steps over it, if it cannot be read."""
+    def look(self) -> bool:
+        """Look at what comes next in each partition; raises Failed, or steps over it, if it cannot be read.
+
+        Whether it stepped over something.
+        """
         from barnabas.clients.consumer.unreadable import find_unreadable
         from barnabas.clients.security import security_properties
 
         try:
             behind = self._behind()
             if not behind:
-                return
+                return False
             security = security_properties(self._properties)
             with connection.open_cluster(self._bootstrap_servers, security, LOOK_MS) as cluster:
                 found = find_unreadable(cluster.wire, behind)
         except BarnabasError:
-            return  # the consumer itself tells of brokers that cannot be reached
+            return False  # the consumer itself tells of brokers that cannot be reached
         if found is None:
-            return
+            return False
         (topic, number), offset, after, reason = found
         what = f"{topic} partition {number}: the batch at offset {offset} cannot be read: {reason}"
         if not self._skip:
@@ -80,6 +84,7 @@ class Waiting:
             )
         remark(f"Skipped: {what}. Going on at offset {after}.")
         self._consumer.seek(found.partition, after)
+        return True
 
     def _behind(self) -> dict[TopicPartition, int]:
         """The partitions that have more than was read, and where they would be read on."""

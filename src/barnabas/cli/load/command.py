@@ -20,6 +20,7 @@ from barnabas.cli.common.values.numbers import POSITIVE32, POSITIVE64
 from barnabas.cli.common.values.pairs import parse_pairs
 from barnabas.cli.common.values.sizes import counted, size_text
 from barnabas.cli.load.progress import Bar, Lines
+from barnabas.model.internal_topics import PIPELINE_METRICS
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -45,6 +46,7 @@ class Options(ConnectionOptions, TableOptions):
     mark_tombstones: bool
     name: str | None
     group: str | None
+    metrics: str
     master: str | None
     conf: tuple[str, ...]
     max_offsets_per_commit: int
@@ -167,6 +169,14 @@ class Options(ConnectionOptions, TableOptions):
     section="Job",
 )
 @option(
+    "--metrics",
+    metavar="TOPIC",
+    default=PIPELINE_METRICS,
+    show_default=True,
+    help="The topic that gets a report of every commit; '' for none.",
+    section="Job",
+)
+@option(
     "--master", metavar="URL", help="The address of Spark's master.  [default: this machine, all cores]", section="Job"
 )
 @option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark.", section="Job")
@@ -227,6 +237,7 @@ def run(options: Options, bar: Bar | Lines) -> LoadReport:
         catalog=options.catalog,
         options=options.library_options,
         keep_snapshots=options.keep_snapshots,
+        metrics=options.metrics,
         on_progress=bar.show,
         on_step=bar.wait,
         verbose=options.verbose,

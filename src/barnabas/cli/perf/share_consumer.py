@@ -1,7 +1,7 @@
 """`barnabas share-consumer-perf`: kafka-share-consumer-perf-test, over `Queue`.
 
-What differs, on purpose: a message counts when it is acknowledged, and a share group that is new begins with the first
-message, so that there is something to measure. --socket-buffer-size and --print-metrics have no effect.
+What differs, on purpose: a message counts when its acknowledgement is stored, and a share group that is new begins with
+the first message, so that there is something to measure. --socket-buffer-size and --print-metrics have no effect.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import threading
 import time
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -24,6 +25,7 @@ from barnabas.cli.perf.properties import PerfOptions, consumer_config_option, pe
 from barnabas.cli.perf.stats import MB, line_printer
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
     from pathlib import Path
 
     from barnabas.clients.queue.queue import Queue
@@ -32,6 +34,8 @@ HEADER: Final = "start.time, end.time, data.consumed.in.MB, MB.sec, nMsg.sec, da
 PREFETCH: Final = 500
 """As many as Java's share consumer takes with a poll."""
 WAIT_SECONDS: Final = 0.1
+CLOSE_SECONDS: Final = 10.0
+"""How long Ctrl-C waits for acknowledgements that are on their way."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +64,8 @@ class Options(PerfOptions):
         renamed(self, "num_records", "messages")
         if not self.count:
             raise click.UsageError("Say how many messages to take: --num-records N.")
+        if not self.group:
+            raise click.UsageError("--group is empty: workers share messages by the name of their group.")
 
     @property
     def count(self) -> int:
@@ -102,6 +108,10 @@ class ShareConsumerRun:
         self._dates = JavaDate(options.date_format)
         self._print = line_printer(as_json=options.as_json)
         self._taken = [Taken() for _ in range(options.threads)]
+        self._begun = 0
+        """Messages that were taken, without those whose acknowledgement could not be stored."""
+        self._counting = threading.Lock()
+        self._ending = threading.Event()
         self._error: Exception | None = None
 
     @property
@@ -112,11 +122,7 @@ class ShareConsumerRun:
         """Let all workers take messages, and print what came of it."""
         options = self._options
         started, started_at = time.monotonic(), time.time()
-        threads = [threading.Thread(target=self._work, args=(index,)) for index in range(options.threads)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        self._run_threads()
         if self._error is not None:
             raise self._error
         seconds = max(time.monotonic() - started, 0.001)
@@ -126,6 +132,23 @@ class ShareConsumerRun:
                 f"timeout ({options.timeout} ms) exceeded. You can use the --timeout option to increase the timeout."
             )
         self._report(started_at, seconds)
+
+    def _run_threads(self) -> None:
+        """Run all workers to their end, or tell them to end when somebody types Ctrl-C."""
+        threads = [
+            threading.Thread(target=self._work, args=(index,), daemon=True) for index in range(self._options.threads)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            for thread in threads:
+                thread.join()
+        except KeyboardInterrupt:
+            self._ending.set()
+            deadline = time.monotonic() + CLOSE_SECONDS
+            for thread in threads:
+                thread.join(max(0.0, deadline - time.monotonic()))
+            raise
 
     def _report(self, started_at: float, seconds: float) -> None:
         options = self._options
@@ -160,15 +183,16 @@ class ShareConsumerRun:
         options, taken = self._options, self._taken[index]
         last_message = window_began = time.monotonic()
         before = Taken()
-        while self._total.messages < options.count and self._error is None:
+        while self._begun < options.count and self._error is None and not self._ending.is_set():
             message = queue.get(WAIT_SECONDS)
             now = time.monotonic()
             if message is not None:
                 last_message = now
                 record = message.record
-                taken.messages += 1
-                taken.bytes += len(record.key or b"") + len(record.value or b"")
-                message.done()
+                with self._counting:
+                    self._begun += 1
+                size = len(record.key or b"") + len(record.value or b"")
+                message.done().add_done_callback(partial(self._count, taken, size))
             elif (now - last_message) * 1000 > options.timeout:
                 return
             if (now - window_began) * 1000 >= options.reporting_interval:
@@ -178,6 +202,15 @@ class ShareConsumerRun:
                     line = self._line(time.time() - seconds, seconds, taken, window)
                     self._print(f"{line} for share consumer {index + 1}")
                 window_began, before = now, Taken(taken.messages, taken.bytes)
+
+    def _count(self, taken: Taken, size: int, stored: Future[None]) -> None:
+        """An acknowledgement was stored, or not; in the thread that heard of it."""
+        with self._counting:
+            if stored.exception() is None:
+                taken.messages += 1
+                taken.bytes += size
+            else:
+                self._begun -= 1
 
 
 @click.command(

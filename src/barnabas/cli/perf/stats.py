@@ -29,20 +29,19 @@ class Window:
 
     __slots__ = ("bytes", "count", "max_ms", "start", "total_ms")
 
-    def __init__(self) -> None:
-        self.start = time.monotonic()
+    def __init__(self, start: float | None = None) -> None:
+        self.start = time.monotonic() if start is None else start
         self.count = 0
         self.bytes = 0
         self.total_ms = 0
         self.max_ms = 0
 
-    def add(self, size: int, latency_ms: int) -> None:
-        """One more record."""
-        self.count += 1
+    def add(self, size: int, latencies_ms: Sequence[int]) -> None:
+        """More records, of so many bytes together."""
+        self.count += len(latencies_ms)
         self.bytes += size
-        self.total_ms += latency_ms
-        if latency_ms > self.max_ms:
-            self.max_ms = latency_ms
+        self.total_ms += sum(latencies_ms)
+        self.max_ms = max(self.max_ms, max(latencies_ms))
 
     @property
     def seconds(self) -> float:
@@ -60,21 +59,22 @@ class ProducerStats:
         steady: bool = False,
         quiet: bool = False,
         say: Callable[[str], None] = click.echo,
+        start: float | None = None,
     ) -> None:
-        self.total = Window()
+        self.total = Window(start)
         self.failed = 0
         self.quiet = quiet
         self._steady = steady
         self._say = say
-        self._window = Window()
+        self._window = Window(start)
         self._interval = reporting_ms / 1000
         self._latencies: Counter[int] = Counter()
 
-    def record(self, size: int, latency_ms: int) -> None:
-        """A record was acknowledged."""
-        self.total.add(size, latency_ms)
-        self._window.add(size, latency_ms)
-        self._latencies[latency_ms] += 1
+    def record(self, size: int, latencies_ms: Sequence[int]) -> None:
+        """Records were acknowledged: one at least, of so many bytes together."""
+        self.total.add(size, latencies_ms)
+        self._window.add(size, latencies_ms)
+        self._latencies.update(latencies_ms)
 
     def report_if_due(self) -> None:
         """Print a line if the interval is over."""

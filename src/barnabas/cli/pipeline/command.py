@@ -10,7 +10,7 @@ import click
 from barnabas.cli.common.help import CommandGroup
 from barnabas.cli.common.options import takes
 from barnabas.cli.pipeline.check import check
-from barnabas.cli.pipeline.files import ServerOptions, server_option
+from barnabas.cli.pipeline.files import ServerOptions, server_options
 from barnabas.cli.pipeline.init import init
 from barnabas.cli.pipeline.run import run
 from barnabas.cli.pipeline.status import status
@@ -25,7 +25,7 @@ from barnabas.cli.pipeline.status import status
         ("show how far it is", "barnabas pipeline status pipeline.toml"),
     ],
 )
-@server_option
+@server_options
 @takes(ServerOptions)
 def command(options: ServerOptions) -> None:
     """Run pipelines on Spark that are written in files: topics in, SQL or Python between, tables and topics out."""

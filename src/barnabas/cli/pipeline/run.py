@@ -13,7 +13,7 @@ from barnabas.cli.common.log_format import LOG_FORMAT
 from barnabas.cli.common.options import takes
 from barnabas.cli.common.spark_failures import ended_by_signals, in_one_line, verbose_option
 from barnabas.cli.common.values.pairs import parse_pairs
-from barnabas.cli.pipeline.files import FileOptions, ServerOptions, files_argument, server_option
+from barnabas.cli.pipeline.files import FileOptions, ServerOptions, files_argument, server_options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ class Options(FileOptions, ServerOptions):
 )
 @option("--conf", metavar="KEY=VALUE", multiple=True, help="A setting of Spark; repeatable.", section="Spark")
 @verbose_option
-@server_option
+@server_options
 @takes(Options)
 def run(options: Options) -> None:
     """Run the pipelines of all files in one Spark application.
@@ -92,8 +92,7 @@ def run(options: Options) -> None:
 
     settings = options.settings
     pipelines = [
-        with_changes(each, trigger=options.trigger, bootstrap_server=options.bootstrap_server)
-        for each in load_pipelines(options.files)
+        with_changes(options.at_cluster(each), trigger=options.trigger) for each in load_pipelines(options.files)
     ]
     load("pyspark", "spark")
     from barnabas.pipelines.runner.running import run_pipelines

@@ -10,7 +10,7 @@ import click
 from barnabas.cli.common.help import Command
 from barnabas.cli.common.options import takes
 from barnabas.cli.common.output import Style, choose_style, json_option, print_json, print_tabbed, print_table
-from barnabas.cli.pipeline.files import FileOptions, ServerOptions, files_argument, server_option
+from barnabas.cli.pipeline.files import FileOptions, ServerOptions, files_argument, server_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ class Options(FileOptions, ServerOptions):
     ],
 )
 @files_argument
-@server_option
+@server_options
 @json_option
 @takes(Options)
 def status(options: Options) -> None:
@@ -46,11 +46,8 @@ def status(options: Options) -> None:
     """
     from barnabas.pipelines.runner.status import statuses
     from barnabas.pipelines.spec import load_pipelines
-    from barnabas.pipelines.spec.model import with_changes
 
-    pipelines = [
-        with_changes(each, bootstrap_server=options.bootstrap_server) for each in load_pipelines(options.files)
-    ]
+    pipelines = [options.at_cluster(each) for each in load_pipelines(options.files)]
     show_status([each for pipeline in pipelines for each in statuses(pipeline)], as_json=options.as_json)
 
 

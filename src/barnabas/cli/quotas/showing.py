@@ -56,7 +56,7 @@ def _listed(values: Mapping[str, float]) -> str:
 
 def parse_changes(added: Mapping[str, str], deleted: Sequence[str]) -> dict[str, float | None]:
     """What is to be set, and with None what is to be removed. Raises UsageError."""
-    return {key: _number(key, text) for key, text in added.items()} | {_known(key): None for key in deleted}
+    return {key: _number(key, text) for key, text in added.items()} | {_check_key(key): None for key in deleted}
 
 
 def change(
@@ -87,10 +87,10 @@ def _number(key: str, text: str) -> float:
                 "A password does not belong on a command line, which every user of the machine can read. "
                 "`barnabas users --add` asks for it."
             ) from None
-        raise click.UsageError(f"{_known(key)}={text} is not a number.") from None
+        raise click.UsageError(f"{_check_key(key)}={text} is not a number.") from None
 
 
-def _known(key: str) -> str:
+def _check_key(key: str) -> str:
     if key not in ALL_KEYS:
         raise click.UsageError(f"There is no quota {key}. There are {', '.join(sorted(ALL_KEYS))}.")
     return key

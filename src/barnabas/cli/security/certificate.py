@@ -10,8 +10,9 @@ import click
 from barnabas.cli.common import options as common
 from barnabas.cli.common.help import Command, option
 from barnabas.cli.common.options import takes
-from barnabas.cli.common.values.files import FOLDER, NEW_FILE, read_text
+from barnabas.cli.common.values.files import FILE, FOLDER, NEW_FILE, read_text
 from barnabas.cli.common.values.numbers import Whole
+from barnabas.model.errors import ConfigError
 from barnabas.net.authority import AUTHORITY_DAYS, CERTIFICATE_DAYS
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class Options(common.Options):
     name: str
     folder: Path
     host: tuple[str, ...]
+    like: Path | None
     days: int
     out: Path
 
@@ -36,7 +38,7 @@ class Options(common.Options):
         ("for a client, whose principal is User:CN=alice", "barnabas security certificate alice --out alice.pem"),
         (
             "for a broker, in place of one that expires; it is loaded within five seconds",
-            "barnabas security certificate broker --host localhost --host 127.0.0.1 --out new.pem"
+            "barnabas security certificate broker --like data.security/broker.pem --out new.pem"
             " && mv new.pem data.security/broker.pem",
         ),
     ],
@@ -51,6 +53,12 @@ class Options(common.Options):
     help="The folder of `barnabas security init`, with the CA.",
 )
 @option("--host", metavar="NAME", multiple=True, help="A name or address of a broker; repeatable.")
+@option(
+    "--like",
+    type=FILE,
+    metavar="FILE",
+    help="A certificate whose hosts the new one has, too. Brokers refuse a new one that lacks some.",
+)
 @option(
     "--days",
     type=Whole(1, AUTHORITY_DAYS),
@@ -68,5 +76,17 @@ def certificate(options: Options) -> None:
     from barnabas.net.authority import Authority
 
     authority = Authority.load(read_text(options.folder / CA_KEY_FILE), read_text(options.folder / CA_FILE))
-    write_private(options.out, authority.issue(options.name, options.host, days=options.days).keystore)
+    hosts = (*_hosts_of(options.like), *options.host)
+    write_private(options.out, authority.issue(options.name, tuple(dict.fromkeys(hosts)), days=options.days).keystore)
     click.echo(f"Wrote key and certificate of {options.name} to {options.out}.")
+
+
+def _hosts_of(file: Path | None) -> tuple[str, ...]:
+    from barnabas.net.authority import hosts_of_certificate
+
+    if file is None:
+        return ()
+    try:
+        return hosts_of_certificate(read_text(file))
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}") from None

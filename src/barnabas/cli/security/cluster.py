@@ -53,11 +53,13 @@ def secure(plan: SecurePlan) -> Made:
 def _files(plan: SecurePlan) -> dict[str, str]:
     """All files by name, with new keys and passwords."""
     passwords = {name: secrets.token_urlsafe(PASSWORD_BYTES) for name in USERS}
-    token_key = secrets.token_urlsafe(PASSWORD_BYTES)
+    known_to_brokers = texts.BrokerSecrets(
+        passwords[texts.BROKER], secrets.token_urlsafe(PASSWORD_BYTES), secrets.token_urlsafe(PASSWORD_BYTES)
+    )
     authority = Authority.create("Barnabas development CA")
     found = {texts.CA_FILE: authority.own.certificate, texts.CA_KEY_FILE: authority.own.key}
     for broker in plan.brokers:
-        settings = texts.server_settings(plan, broker, passwords[texts.BROKER], token_key)
+        settings = texts.server_settings(plan, broker, known_to_brokers)
         BrokerConfig.load(settings)
         found[broker.server_file] = texts.properties_text("The settings of a broker. Keep them secret.", settings)
         found[broker.keystore] = authority.issue(broker.keystore.removesuffix(".pem"), plan.hosts).keystore
@@ -75,7 +77,9 @@ def _files(plan: SecurePlan) -> dict[str, str]:
 
 def _refuse_known_users(plan: SecurePlan) -> None:
     """Refuse a metadata store that has users of these names: their passwords are not known here."""
-    config = BrokerConfig.load(texts.server_settings(plan, plan.brokers[0], "none", "none"))
+    config = BrokerConfig.load(
+        texts.server_settings(plan, plan.brokers[0], texts.BrokerSecrets("none", "none", "none"))
+    )
     if config.zookeeper is None and not config.metadata_store.exists():
         return
     known = set(_tree(config).users()) & set(USERS)

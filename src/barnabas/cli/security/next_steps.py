@@ -30,7 +30,8 @@ def next_steps(folder: Path, bootstrap_servers: str) -> str:
             f"  barnabas acls --add {may}{admin}",
             f"  echo hello | barnabas produce --topic {TOPIC}{client}",
             f"  barnabas consume --topic {TOPIC} --from-beginning --max-messages 1{client}",
-            f"kcat and confluent-kafka: {place / f'{CLIENT}.librdkafka.properties'}. More users: barnabas users --help",
+            f"confluent-kafka, and kcat with librdkafka 2.6.1 or newer: {place / f'{CLIENT}.librdkafka.properties'}. "
+            "More users: barnabas users --help",
         ]
     )
 

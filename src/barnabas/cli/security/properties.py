@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.cli.common.broker_options import SECURE_PROTOCOL as PROTOCOL
 from barnabas.machines.security.scram import ScramMechanism
@@ -29,7 +29,18 @@ def jaas(user: str, password: str) -> str:
     return f'{_MODULE} required username="{user}" password="{password}";'
 
 
-def server_settings(plan: SecurePlan, broker: PlannedBroker, password: str, token_key: str) -> dict[str, str]:
+class BrokerSecrets(NamedTuple):
+    """What only the brokers of a cluster know."""
+
+    password: str
+    """Of the user as which they log in to each other."""
+    token_key: str
+    """Signs delegation tokens."""
+    encoder_secret: str
+    """Encrypts passwords that are set while brokers run."""
+
+
+def server_settings(plan: SecurePlan, broker: PlannedBroker, secrets: BrokerSecrets) -> dict[str, str]:
     """The settings of one broker."""
     where = {}
     if plan.zookeeper is not None:
@@ -48,10 +59,11 @@ def server_settings(plan: SecurePlan, broker: PlannedBroker, password: str, toke
         "ssl.truststore.location": str(plan.folder / CA_FILE),
         "sasl.enabled.mechanisms": MECHANISM.title,
         "sasl.mechanism.inter.broker.protocol": MECHANISM.title,
-        JAAS_KEY: jaas(BROKER, password),
+        JAAS_KEY: jaas(BROKER, secrets.password),
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": f"User:{ADMIN};User:{BROKER}",
-        "delegation.token.secret.key": token_key,
+        "delegation.token.secret.key": secrets.token_key,
+        "password.encoder.secret": secrets.encoder_secret,
     }
 
 

@@ -24,6 +24,10 @@ from barnabas.cli.share_groups.options import Options
         ("show how many messages are left to do", "barnabas share-groups --describe --group mailers"),
         ("show the workers", "barnabas share-groups --describe --group mailers --members --verbose"),
         (
+            "show which messages behind the start offset are done, given up or for another try",
+            "barnabas share-groups --describe --group mailers --in-flight",
+        ),
+        (
             "do all messages of a topic again: look first, then change it",
             "barnabas share-groups --reset-offsets --group mailers --topic emails --to-earliest --dry-run\n"
             "  barnabas share-groups --reset-offsets --group mailers --topic emails --to-earliest --execute",
@@ -45,7 +49,12 @@ from barnabas.cli.share_groups.options import Options
     ],
 )
 @option("--list", is_flag=True, help="List share groups; --state adds a column.", section="Actions")
-@option("--describe", is_flag=True, help="Show start offsets and lag, members, or state.", section="Actions")
+@option(
+    "--describe",
+    is_flag=True,
+    help="Show start offsets and lag, members, messages in flight, or state.",
+    section="Actions",
+)
 @option("--reset-offsets", is_flag=True, help="Set where a group that has no members goes on.", section="Actions")
 @option("--delete", is_flag=True, help="Delete groups that have no members, and their state.", section="Actions")
 @option(
@@ -63,6 +72,13 @@ from barnabas.cli.share_groups.options import Options
 )
 @report_options
 @option(
+    "--in-flight",
+    is_flag=True,
+    help="Show what is stored of messages behind the start offset: which are done, and how often others were "
+    "delivered. Which of them a member holds now is not stored.",
+    section="What to show",
+)
+@option(
     "--state",
     is_flag=False,
     flag_value="",
@@ -78,7 +94,7 @@ from barnabas.cli.share_groups.options import Options
 def command(options: Options) -> None:
     """List and describe share groups, the groups of queues; reset and delete their offsets.
 
-    The flags are those of kafka-share-groups.
+    The flags are those of kafka-share-groups, and --in-flight.
     """
     with options.connect(options.timeout) as cluster:
         match options.action:

@@ -1,4 +1,4 @@
-"""`barnabas share-groups --describe`: start offsets with lag, members, or states."""
+"""`barnabas share-groups --describe`: start offsets with lag, members, messages in flight, or states."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from barnabas.cli.share_groups.options import Options
     from barnabas.clients.admin.cluster_admin import ClusterAdmin
     from barnabas.clients.admin.groups import GroupInfo
-    from barnabas.clients.admin.share_groups import SharePartitionOffsets
+    from barnabas.clients.admin.share_groups import InFlight, SharePartitionOffsets
     from barnabas.model.ids import TopicPartition
 
     Offsets = Mapping[TopicPartition, SharePartitionOffsets | None]
@@ -37,6 +37,8 @@ def describe(cluster: ClusterAdmin, options: Options) -> None:
     style = choose_style(as_json=options.as_json)
     if options.members:
         _show_members(found, style, verbose=options.verbose)
+    elif options.in_flight:
+        _show_in_flight(cluster, found, style)
     elif options.state is not None:
         _show_states(found, style, verbose=options.verbose)
     else:
@@ -86,6 +88,40 @@ def _print_offsets(group: GroupInfo, offsets: Offsets, style: Style, *, verbose:
         epochs = (Column("LEADER-EPOCH", 13),) if verbose else ()
         columns = (GROUP, Column("TOPIC", 15, grows=True), Column("PARTITION", 10), *epochs)
         _print_lines((*columns, Column("START-OFFSET", 13), Column("LAG")), [(group.group_id, *row) for row in rows])
+
+
+def _show_in_flight(cluster: ClusterAdmin, found: Sequence[GroupInfo], style: Style) -> None:
+    flying = {group.group_id: _in_flight_document(cluster.share_groups.in_flight(group.group_id)) for group in found}
+    if style is Style.JSON:
+        print_json([heading_document(group) | {"inFlight": flying[group.group_id]} for group in found])
+        return
+    for group in found:
+        rows = [tuple(row.values()) for row in flying[group.group_id]]
+        if style is Style.TABLE:
+            print_heading(group)
+        if not rows:
+            remark(f"Nothing is stored of messages of share group '{group.group_id}' behind its start offsets.")
+        elif style is Style.TABLE:
+            print_table(("Topic", "Partition", "First offset", "Last offset", "State", "Deliveries"), rows)
+        else:
+            columns = (GROUP, Column("TOPIC", 15, grows=True), Column("PARTITION", 10), Column("FIRST-OFFSET", 13))
+            more = (Column("LAST-OFFSET", 13), Column("STATE", 13), Column("DELIVERIES"))
+            _print_lines((*columns, *more), [(group.group_id, *row) for row in rows])
+
+
+def _in_flight_document(flying: Mapping[TopicPartition, Sequence[InFlight]]) -> list[dict[str, object]]:
+    return [
+        {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "firstOffset": run.first,
+            "lastOffset": run.last,
+            "state": run.state,
+            "deliveries": run.deliveries,
+        }
+        for partition, runs in sorted(flying.items(), key=lambda item: item[0])
+        for run in runs
+    ]
 
 
 def _show_members(found: Sequence[GroupInfo], style: Style, *, verbose: bool) -> None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import click
 
-from barnabas.cli.common.combinations import Actions, exactly_one, needs
-from barnabas.cli.groups.options import GroupOptions
+from barnabas.cli.common.combinations import Actions, all_given, exactly_one, needs
+from barnabas.cli.groups.options import REPORTS, GroupOptions
 
 SCENARIOS = ("to_earliest", "to_latest", "to_datetime")
 ACTIONS = Actions(
@@ -20,6 +20,7 @@ ACTIONS = Actions(
         "offsets": ("describe",),
         "members": ("describe",),
         "verbose": ("describe",),
+        "in_flight": ("describe",),
         "state": ("list", "describe"),
         **dict.fromkeys((*SCENARIOS, "dry_run", "execute"), ("reset_offsets",)),
     },
@@ -31,6 +32,14 @@ class Options(GroupOptions):
     """The options of `barnabas share-groups`."""
 
     actions = ACTIONS
+
+    in_flight: bool
+
+    def check(self) -> None:
+        """As for other groups; --in-flight is one more thing to show."""
+        super().check()
+        if self.in_flight and all_given(self, REPORTS):
+            raise click.UsageError("--describe takes one of --offsets, --members, --in-flight and --state.")
 
     def _check_reset(self) -> None:
         super()._check_reset()

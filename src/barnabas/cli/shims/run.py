@@ -13,7 +13,6 @@ from barnabas import __version__
 from barnabas.cli.common.failures import Failed, errors_in_one_line
 from barnabas.cli.common.output import remark
 from barnabas.cli.shims import servers
-from barnabas.cli.shims.scram_users import scram_user
 from barnabas.cli.shims.scripts import ABSENT
 from barnabas.cli.shims.translation import names_a_broker, translate
 
@@ -44,15 +43,24 @@ def words_for(folder: Path, script: str, given: list[str]) -> list[str] | None:
     if "--version" in given:
         click.echo(f"{__version__} (Barnabas, with the protocol of Apache Kafka {KAFKA})")
         return None
-    if script == "kafka-configs" and (user := scram_user(given)) is not None:
-        if user.password is not None:
-            sys.stdin = io.StringIO(f"{user.password}\n")
-        address = os.environ.get(BOOTSTRAP_VARIABLE)
-        return [*user.words, *(["--bootstrap-server", address] if address and not names_a_broker(user.words) else [])]
+    if script == "kafka-configs" and (words := _words_for_a_user(given)) is not None:
+        return words
     words, warnings = translate(script, given, os.environ.get(BOOTSTRAP_VARIABLE))
     for warning in warnings:
         remark(f"WARNING: {warning}")
     return words
+
+
+def _words_for_a_user(given: list[str]) -> list[str] | None:
+    """The words of kafka-configs about a user of SCRAM; None if they are about something else."""
+    from barnabas.cli.shims.scram_users import scram_user  # here: it loads the clients, which most scripts do not need
+
+    if (user := scram_user(given)) is None:
+        return None
+    if user.password is not None:
+        sys.stdin = io.StringIO(f"{user.password}\n")
+    address = os.environ.get(BOOTSTRAP_VARIABLE)
+    return [*user.words, *(["--bootstrap-server", address] if address and not names_a_broker(user.words) else [])]
 
 
 def main() -> None:

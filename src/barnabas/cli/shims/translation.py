@@ -25,7 +25,7 @@ def translate(name: str, given: Sequence[str], bootstrap_server: str | None = No
     if name == "kafka-run-class":
         name, given = _script_of_class(given)
     if name == "kafka-e2e-latency":
-        given = _named(given)
+        given = _add_flags(given)
     if name == "kafka-preferred-replica-election" and not _has(given, "--path-to-json-file"):
         given = (*given, "--all-topic-partitions")
     script = SCRIPTS[name]
@@ -80,7 +80,7 @@ def _script_of_class(given: Sequence[str]) -> tuple[str, Sequence[str]]:
     return CLASSES[name], given[1:]
 
 
-def _named(given: Sequence[str]) -> Sequence[str]:
+def _add_flags(given: Sequence[str]) -> Sequence[str]:
     """Words without flags, as kafka-e2e-latency had them before 4.2, with their flags."""
     flags = ("--bootstrap-server", "--topic", "--num-records", "--producer-acks", "--record-size", "--command-config")
     if len(given) not in (5, 6) or any(word.startswith("--") for word in given):

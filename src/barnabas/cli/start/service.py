@@ -9,25 +9,28 @@ that a broker left behind when it was killed, harms nobody.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.failures import Failed
+from barnabas.model.environment import READY_FD, STARTER_FD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+logger = logging.getLogger(__name__)
+
 PID_FILE = "barnabas.pid"
 LOG_FILE = "barnabas.log"
 LOCK_FILE = ".lock"
-READY_FD = "BARNABAS_READY_FD"
-"""Names the pipe on which a broker in the background tells the command that started it that it is ready."""
 
 
 def is_running(data: Path) -> bool:
@@ -72,6 +75,25 @@ def tell_starter(line: str) -> None:
     if descriptor is not None:
         with os.fdopen(int(descriptor), "w", encoding="utf-8") as pipe:
             pipe.write(line)
+
+
+def stop_with_starter() -> bool:
+    """Have this process stop, as by SIGTERM, when the command that started it as one of several has ended.
+
+    Returns whether there is such a command.
+    """
+    descriptor = os.environ.pop(STARTER_FD, None)
+    if descriptor is None:
+        return False
+
+    def wait() -> None:
+        while os.read(int(descriptor), 1):
+            continue
+        logger.warning("The command that started this broker has ended. The broker stops.")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="barnabas-starter", daemon=True).start()
+    return True
 
 
 def start_in_background(arguments: Sequence[str], data: Path) -> tuple[subprocess.Popen[bytes], str]:

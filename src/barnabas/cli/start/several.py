@@ -1,48 +1,100 @@
 """Several brokers of one cluster on this host: processes of their own over one metadata file.
 
-They are numbered from 0, as their folders below the data directory are; ports count up from the one given. Whoever
-started them waits for all. A stop goes from one to the next, so that each hands what it leads to those that are left.
+A broker process uses one core, so this is how a machine is used. Folders below the data directory are numbered from 0;
+ids count up from the one given, 0 as a rule, and ports from the first one. Whoever started them waits for all, and says
+once that they are ready. A stop goes from one to the next, so that each hands what it leads to those that are left.
+SIGHUP restarts one after the other in the same way.
+
+They hold on to a pipe from this process. However this process ends, the pipe closes, and they stop cleanly too: nobody
+else knows of them, and they would keep ports and data directories.
 """
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
+import select
 import signal
+import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+import time
+from contextlib import contextmanager, suppress
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.common.broker_options import DEFAULT_DATA, DEFAULT_LISTEN, SECURE_PROTOCOL
+from barnabas import __version__
+from barnabas.cli.common.broker_options import AUTO, DEFAULT_DATA, DEFAULT_LISTEN, MOST_BROKERS, SECURE_PROTOCOL
+from barnabas.cli.common.failures import Failed
+from barnabas.cli.common.values.files import read_properties
+from barnabas.cli.start.console_child import console_child
 from barnabas.cli.start.service import LOCK_FILE
+from barnabas.model.base_error import BarnabasError
+from barnabas.model.environment import LOG_PREFIX, READY_FD, STARTER_FD
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
     from types import FrameType
 
+    from barnabas.cli.common.broker_options import BrokerCommandOptions
     from barnabas.cli.security.plan import SecurePlan
 
 METADATA = "metadata"
+STARTER_FILE = ".starter"
+"""In the folder that holds those of the brokers: locked, with its pid, by the command that runs them here."""
+RACK = "broker.rack"
 STOP_SECONDS = 60.0
 MOST_PORT = 65_535
+LOOK_SECONDS = 0.2
+LOOKS = 20
+
+
+def count_brokers(wanted: int, data: Path | None) -> int:
+    """How many brokers: for AUTO as many as there are already, or one for each core that this process may use."""
+    if wanted != AUTO:
+        return wanted
+    there = next(number for number in count() if not (root(data) / str(number) / LOCK_FILE).exists())
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return there or min(cores, MOST_BROKERS)
+
+
+def rack_setting(options: BrokerCommandOptions) -> tuple[str, ...]:
+    """The setting that makes this host the rack of its brokers, for AUTO and unless a rack was set.
+
+    With brokers on several hosts no two replicas of a partition are on the same one.
+    """
+    keys = {setting.partition("=")[0].strip() for setting in options.settings}
+    if options.brokers != AUTO or RACK in keys or (options.config and RACK in read_properties(options.config)):
+        return ()
+    return (f"{RACK}={socket.gethostname()}",)
 
 
 def arguments(
-    count: int,
+    number_of_brokers: int,
     config: Path | None,
     settings: Sequence[str],
     listen: str | None,
     data: Path | None,
     secured: SecurePlan | None = None,
+    *,
+    metrics: int | None = None,
+    first_id: int = 0,
 ) -> list[tuple[Path, list[str]]]:
-    """Folder and words of each broker's `barnabas start`; brokers that are `secured` have settings of their own."""
+    """Folder and words of each broker's `barnabas start`; brokers that are `secured` have settings of their own.
+
+    `metrics` is the port at which the first one tells its figures, `first_id` its id.
+    """
+    ports = metrics_ports(number_of_brokers, metrics)
     keys = {setting.partition("=")[0].strip() for setting in settings}
     taken = keys & {"node.id", "broker.id", "listeners", "advertised.listeners", "log.dir", "log.dirs"}
     if taken:
         raise click.UsageError(f"--brokers sets {', '.join(sorted(taken))} itself, for each broker.")
     found = []
-    for number, address in enumerate(addresses(count, listen)):
+    for number, address in enumerate(addresses(number_of_brokers, listen)):
         folder = root(data) / str(number)
         words = ["start", "--data", str(folder)]
         if secured is not None:
@@ -50,10 +102,12 @@ def arguments(
             words += [] if listen is None else ["--set", f"listeners={SECURE_PROTOCOL}://{address}"]
         else:
             words += ["--listen", address, *([] if config is None else ["--config", str(config)])]
-        for setting in (f"node.id={number}", *settings):
+        for setting in (f"node.id={first_id + number}", *settings):
             words += ["--set", setting]
         if not keys & {"metadata.store", "zookeeper.connect"}:
             words += ["--set", f"metadata.store={root(data) / METADATA}"]
+        if metrics is not None:
+            words += ["--metrics", str(ports[number])]
         found.append((folder, words))
     return found
 
@@ -68,6 +122,13 @@ def addresses(count: int, listen: str | None) -> list[str]:
     return [f"{host}:{int(port) + number if int(port) else 0}" for number in range(count)]
 
 
+def metrics_ports(count: int, first: int | None) -> list[int]:
+    """Where each broker tells its figures: ports count up, and 0 stays 0."""
+    if first is not None and first + count - 1 > MOST_PORT:
+        raise click.UsageError(f"--metrics {first} leaves no room for {count} brokers: ports end at {MOST_PORT}.")
+    return [first + number if first else 0 for number in range(count)]
+
+
 def root(data: Path | None) -> Path:
     """The folder that holds those of the brokers."""
     return (data or DEFAULT_DATA).absolute()
@@ -79,44 +140,230 @@ def folders(directory: Path) -> list[Path]:
     return sorted(found, key=lambda folder: int(folder.name))
 
 
-def run(brokers: Sequence[tuple[Path, list[str]]]) -> int:
-    """Run brokers as children until SIGTERM or SIGINT, or until all have ended; gives the worst exit code."""
-    children: list[subprocess.Popen[bytes]] = []
-    stopping = False
+def run(
+    brokers: Sequence[tuple[Path, list[str]]],
+    command_config: Path | None = None,
+    console: list[str] | None = None,
+    *,
+    first_id: int = 0,
+) -> int:
+    """Run brokers as children until SIGTERM or SIGINT, or until all have ended; gives the worst exit code.
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        nonlocal stopping
-        stopping = True
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
-    try:
-        for _, words in brokers:
-            children.append(
-                subprocess.Popen([sys.executable, "-m", "barnabas.cli.main", *words], start_new_session=True)
-            )
-        while not stopping and any(child.poll() is None for child in children):
-            _nap(children)
-    finally:
-        for child in children:
-            _end(child)
-    return max((abs(child.returncode) for child in children), default=0) if not stopping else 0
+    `command_config` is the file with properties of an administrator, of a cluster that is secured. With the words of a
+    `console` it runs beside them, and ends before them.
+    """
+    run = _Run(brokers, command_config, first_id)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN or number != signal.SIGHUP:  # as nohup has it
+            signal.signal(number, run.notice)
+    with _announced(brokers[0][0].parent), console_child() as beside:
+        return run.until_the_end(lambda: beside.start(console) if console else None)
 
 
-def _nap(children: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Wait a little for a child that runs; a signal to this process ends the wait early."""
-    running = next(child for child in children if child.poll() is None)
-    try:
-        running.wait(0.2)
-    except subprocess.TimeoutExpired:
-        return
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    if child.poll() is None:
-        child.send_signal(signal.SIGTERM)
+@contextmanager
+def _announced(folder: Path) -> Iterator[None]:
+    """Say in the folder of the brokers' folders who runs them; raises Failed if somebody does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / STARTER_FILE).open("a+", encoding="ascii") as file:
         try:
-            child.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Failed(f"the brokers in {folder} run already (process {starter(folder)})") from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
+        (folder / STARTER_FILE).unlink(missing_ok=True)
+
+
+def starter(folder: Path) -> int | None:
+    """The process that runs the brokers below a folder as its children; None if there is none."""
+    for _ in range(LOOKS):
+        try:
+            with (folder / STARTER_FILE).open("r", encoding="ascii") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    if text := file.read():
+                        return int(text)
+                else:
+                    return None
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        time.sleep(LOOK_SECONDS / LOOKS)  # it is about to write
+    return None
+
+
+def _has_terminal() -> bool:
+    """Whether this process has a terminal that is still there."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+class _Child:
+    """One broker, which may be started again."""
+
+    def __init__(self, broker_id: int, words: list[str], starter_pipe: int) -> None:
+        self.broker_id = broker_id
+        self._words = words
+        self._starter_pipe = starter_pipe
+        self.report: dict[str, Any] | None = None
+        """What it said of itself when it was ready."""
+        self._start()
+
+    def _start(self) -> None:
+        self.ready_pipe, writer = os.pipe()
+        told = {STARTER_FD: str(self._starter_pipe), READY_FD: str(writer), LOG_PREFIX: f"[{self.broker_id}] "}
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "barnabas.cli.main", *self._words],
+                pass_fds=(self._starter_pipe, writer),
+                env={**os.environ, **told},
+                start_new_session=True,
+            )
+        finally:
+            os.close(writer)
+
+    @property
+    def runs(self) -> bool:
+        """Whether the process is there."""
+        return self._process.poll() is None
+
+    @property
+    def code(self) -> int:
+        """Its exit code, after its end."""
+        code: int = self._process.returncode
+        return abs(code)
+
+    def listen(self) -> None:
+        """Read its report, which is there, or the end of the pipe."""
+        with os.fdopen(self.ready_pipe, encoding="utf-8") as pipe:
+            text = pipe.read()
+        self.ready_pipe = -1
+        self.report = json.loads(text) if text else None
+
+    def end(self) -> None:
+        """Stop it, and wait."""
+        if self.runs:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        if self.ready_pipe >= 0:
+            os.close(self.ready_pipe)
+            self.ready_pipe = -1
+
+    def start_again(self) -> None:
+        """Stop it, and start it."""
+        self.end()
+        self.report = None
+        self._start()
+
+
+class _Run:
+    """The life of all brokers."""
+
+    def __init__(self, brokers: Sequence[tuple[Path, list[str]]], command_config: Path | None, first_id: int) -> None:
+        self._brokers = brokers
+        self._command_config = command_config
+        self._first_id = first_id
+        self._children: list[_Child] = []
+        self._stopping = self._restarting = self._said = False
+        self._had_terminal = _has_terminal()
+        self._began = time.monotonic()
+
+    def notice(self, number: int, frame: FrameType | None) -> None:
+        """A signal came. SIGHUP may mean that the terminal was closed."""
+        if number == signal.SIGHUP and not (self._had_terminal and not _has_terminal()):
+            self._restarting = True
+        else:
+            self._stopping = True
+
+    def until_the_end(self, on_start: Callable[[], None]) -> int:
+        """Start all, and stay until all have ended."""
+        reader, writer = os.pipe()
+        try:
+            for number, (_, words) in enumerate(self._brokers):
+                self._children.append(_Child(self._first_id + number, words, reader))
+            on_start()
+            while not self._stopping and any(child.runs for child in self._children):
+                self._look()
+                if self._restarting and self._said:
+                    self._restarting = False
+                    self._roll()
+        finally:
+            for child in self._children:
+                child.end()
+            os.close(reader)
+            os.close(writer)
+        return 0 if self._stopping else max((child.code for child in self._children), default=0)
+
+    def _look(self) -> None:
+        """Wait a little for what children say; a signal to this process ends the wait early."""
+        waiting = {child.ready_pipe: child for child in self._children if child.ready_pipe >= 0}
+        for pipe in select.select(list(waiting), [], [], LOOK_SECONDS)[0]:
+            waiting[pipe].listen()
+        if not self._said and not any(child.ready_pipe >= 0 for child in self._children):
+            self._said = True
+            reports = [child.report for child in self._children if child.report is not None]
+            if reports:
+                with suppress(OSError):  # nobody reads it
+                    click.echo(self._ready_line(reports))
+                    sys.stdout.flush()
+
+    def _ready_line(self, reports: Sequence[dict[str, Any]]) -> str:
+        all_of_them = len(self._children)
+        count = f"{len(reports)}" if len(reports) == all_of_them else f"{len(reports)} of {all_of_them}"
+        what = "broker is" if all_of_them == 1 else "brokers are"
+        listeners = ", ".join(report["listeners"] for report in reports)
+        data = ", ".join(report["data"] for report in reports)
+        ports = [str(report["metrics"]) for report in reports if report["metrics"] is not None]
+        metrics = f"; metrics on ports {', '.join(ports)}" if ports else ""
+        return (
+            f"Barnabas {__version__}: {count} {what} ready on {listeners}; data in {data}; "
+            f"started in {time.monotonic() - self._began:.2f} s{metrics}"
+        )
+
+    def _roll(self) -> None:
+        """Restart all; whatever goes wrong, the brokers that run go on."""
+        from barnabas.cli.common.connection import read_client_properties
+        from barnabas.cli.start.rolling import roll
+
+        ran = [child for child in self._children if child.runs]
+
+        def is_given_up() -> bool:
+            ended = [child.broker_id for child in ran if not child.runs]
+            if ended and not self._stopping:
+                raise Failed(f"broker {ended[0]} has ended")
+            return self._stopping
+
+        try:
+            properties = read_client_properties(self._command_config)
+            names = [f"broker {child.broker_id}" for child in self._children]
+            roll(names, self._restart, self._servers(), properties, say=_say, given_up=is_given_up)
+        except (BarnabasError, click.ClickException, OSError) as error:
+            _say(f"The restart was given up: {error}")
+
+    def _servers(self) -> str:
+        """Where the brokers listen, each by its first listener."""
+        reports = [child.report for child in self._children if child.report is not None]
+        return ",".join(report["listeners"].split(", ")[0].replace("*:", "localhost:") for report in reports)
+
+    def _restart(self, index: int) -> None:
+        child = self._children[index]
+        child.start_again()
+        while child.ready_pipe >= 0 and not self._stopping:
+            self._look()
+        if child.report is None and not self._stopping:
+            raise Failed(f"broker {child.broker_id} did not start again")
+
+
+def _say(text: str) -> None:
+    """Tell the terminal, if there is one."""
+    with suppress(OSError):
+        click.echo(text, err=True)

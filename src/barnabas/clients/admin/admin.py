@@ -127,7 +127,8 @@ class Admin:
         self._kafka = load_kafka()
         found = properties(bootstrap_servers, config, kafka_properties, {})
         self._properties = {
-            name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in found.items()
+            name: str(value).lower() if isinstance(value, bool) else value if callable(value) else str(value)
+            for name, value in found.items()
         }
         self._logins = LoginErrors()
         own = {"log_level": 0, "logger": None, "error_cb": self._logins}

@@ -12,6 +12,7 @@ from barnabas.model.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.clients.wire.connection import WireClient
+    from barnabas.machines.security.acls import Operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,17 @@ class Brokers:
                 for one in sorted(answer.brokers, key=lambda broker: broker.broker_id)
             ),
         )
+
+    def may(self, operation: Operation) -> bool:
+        """Whether whoever asks is allowed an operation on the cluster."""
+        from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+
+        from barnabas.machines.security.acls import bits
+
+        answer = self._wire.ask(
+            DescribeClusterRequest(include_cluster_authorized_operations=True, include_fenced_brokers=False)
+        )
+        return bool(answer.cluster_authorized_operations & bits((operation,)))
 
     def unregister(self, broker_id: int) -> None:
         """Remove the registration of a broker that is down for good. Raises RequestRefused."""

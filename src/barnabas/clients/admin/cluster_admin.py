@@ -9,15 +9,15 @@ and so on. Behind an area is one of three connections, which a tool need not kno
   longer than the list.
 
 A connection is opened, and its library is imported, when an area is first used. All connections take the same
-properties, under librdkafka's names. SASL with GSSAPI or OAUTHBEARER and keys in a keystore work in `topics` only: the
-other areas refuse them (`clients/security`).
+properties, under librdkafka's names. SASL with GSSAPI, and with OAUTHBEARER unless `oauth_cb` gives its token, and keys
+in a keystore work in `topics` only: the other areas refuse them (`clients/security`).
 """
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +48,7 @@ class ClusterAdmin:
     def __init__(
         self,
         bootstrap_servers: str,
-        properties: Mapping[str, str] | None = None,
+        properties: Mapping[str, Any] | None = None,
         timeout: float | None = None,
     ) -> None:
         """Nothing is opened yet. `properties` have librdkafka's names; `timeout` (seconds) holds for each call."""

@@ -67,7 +67,7 @@ class LogOffsets:
         while wanted:
             again: list[TopicPartition] = []
             for leader, led in self.by_leader(wanted).items():
-                for partition, code, offset in self._ask(leader, led, timestamp):
+                for partition, code, offset in self.ask_leader(leader, led, timestamp):
                     if code == ErrorCode.none:
                         found[partition] = offset
                     elif code.retriable and not deadline.passed:
@@ -88,9 +88,10 @@ class LogOffsets:
                 led.setdefault(leader, []).append(partition)
         return led
 
-    def _ask(
+    def ask_leader(
         self, leader: Node, partitions: Sequence[TopicPartition], timestamp: int
     ) -> Iterable[tuple[TopicPartition, ErrorCode, int]]:
+        """What one broker says of partitions that it is taken to lead: for each an error code, and an offset."""
         from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
         request = ListOffsetsRequest(

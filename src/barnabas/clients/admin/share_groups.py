@@ -1,7 +1,8 @@
 """Share groups over the wire: who is a member, and from where on messages of a partition are not yet done.
 
 A share group commits no offsets. For each partition its state has a start offset: everything before it is acknowledged
-or given up. What is in flight lies behind it, and the lag that the coordinator tells counts what is left to do.
+or given up. What is in flight lies behind it, and the lag that the coordinator tells counts what is left to do. The
+share coordinator tells what is stored of messages in flight; which of them a member holds is known to the leader only.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from kio.schema.errors import ErrorCode
 from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i32, i64
 
@@ -23,11 +25,12 @@ from barnabas.clients.admin.groups import (
     refuse,
 )
 from barnabas.clients.admin.log_offsets import by_topic
-from barnabas.model.ids import TopicPartition
+from barnabas.model.ids import TopicPartition, uuid_to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
+    from kio.schema.read_share_group_state.v0.request import ReadShareGroupStateRequest
     from kio.schema.share_group_describe.v1.response import DescribedGroup
 
     from barnabas.clients.admin.groups import GroupListing
@@ -35,6 +38,12 @@ if TYPE_CHECKING:
     from barnabas.clients.wire.connection import Node, WireClient
 
 SHARE: Final = "share"
+SHARE_COORDINATORS: Final = 2
+"""In FindCoordinator: those of share partitions."""
+STATES: Final = {0: "Available", 2: "Acknowledged", 3: "Archiving", 4: "Archived"}
+"""What may be stored of a message."""
+TRIES: Final = 5
+"""How often the state of a partition is asked for whose leader changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +55,17 @@ class SharePartitionOffsets:
     lag: int | None
     """How many messages are not done; None if the coordinator does not tell."""
     leader_epoch: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InFlight:
+    """Messages of a partition that follow each other, behind the start offset, and are in the same state."""
+
+    first: int
+    last: int
+    state: str
+    deliveries: int
+    """How often they were delivered, as far as that is stored."""
 
 
 class ShareGroups:
@@ -81,6 +101,44 @@ class ShareGroups:
 
         Raises RequestRefused.
         """
+        return {group_id: _offsets(group) for group_id, group in self._with_offsets(group_ids).items()}
+
+    def in_flight(self, group_id: str) -> dict[TopicPartition, list[InFlight]]:
+        """What is stored of the messages behind the start offsets of a group, by partition. Raises RequestRefused."""
+        for tries in reversed(range(TRIES)):
+            group = self._with_offsets([group_id])[group_id]
+            parts = {
+                f"{group_id}:{uuid_to_text(topic.topic_id)}:{part.partition_index}": (topic, part)
+                for topic in group.topics
+                for part in topic.partitions
+                if part.start_offset >= 0
+            }
+            answers = self._read_states(group_id, parts)
+            if tries and any(code is ErrorCode.fenced_leader_epoch for _, code, _ in answers.values()):
+                continue  # another broker leads since the offsets were asked for
+            break
+        found = {}
+        for key, (_, code, result) in answers.items():
+            topic, part = parts[key]
+            place = TopicPartition(topic.topic_name, part.partition_index)
+            refuse(code, f"group {group_id}, partition {place}", result.error_message)
+            found[place] = [
+                _in_flight(batch) for batch in result.state_batches if batch.last_offset >= part.start_offset
+            ]
+        return found
+
+    def _read_states(
+        self, group_id: str, parts: Mapping[str, tuple[Any, Any]]
+    ) -> dict[str, tuple[Node, ErrorCode, Any]]:
+        return self._wire.ask_coordinators(
+            parts,
+            lambda keys: _read_request(group_id, [parts[key] for key in keys]),
+            lambda response: _read_results(group_id, response),
+            of=SHARE_COORDINATORS,
+        )
+
+    def _with_offsets(self, group_ids: Iterable[str]) -> dict[str, Any]:
+        """The answers about the offsets of groups, by group. Raises RequestRefused."""
         from kio.schema.describe_share_group_offsets.v1.request import (
             DescribeShareGroupOffsetsRequest,
             DescribeShareGroupOffsetsRequestGroup,
@@ -99,7 +157,7 @@ class ShareGroups:
         found = {}
         for group_id, (_, code, group) in answers.items():
             refuse(code, f"group {group_id}", group.error_message)
-            found[group_id] = _offsets(group)
+            found[group_id] = group
         return found
 
     def alter(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -174,6 +232,33 @@ def _offsets(group: Any) -> dict[TopicPartition, SharePartitionOffsets | None]:
             begun = part.start_offset >= 0
             found[place] = _partition_offsets(part) if begun else None
     return found
+
+
+def _read_request(group_id: str, parts: Iterable[tuple[Any, Any]]) -> ReadShareGroupStateRequest:
+    """Ask as the leader does that the state knows, which changes nothing."""
+    from kio.schema.read_share_group_state.v0.request import PartitionData, ReadShareGroupStateRequest, ReadStateData
+
+    by_id: dict[Any, list[PartitionData]] = {}
+    for topic, part in parts:
+        asked = PartitionData(partition=part.partition_index, leader_epoch=part.leader_epoch)
+        by_id.setdefault(topic.topic_id, []).append(asked)
+    topics = (ReadStateData(topic_id=topic_id, partitions=tuple(asked)) for topic_id, asked in by_id.items())
+    return ReadShareGroupStateRequest(group_id=group_id, topics=tuple(topics))
+
+
+def _read_results(group_id: str, response: Any) -> Iterator[tuple[str, ErrorCode, Any]]:
+    for topic in response.results:
+        for part in topic.partitions:
+            yield f"{group_id}:{uuid_to_text(topic.topic_id)}:{part.partition}", part.error_code, part
+
+
+def _in_flight(batch: Any) -> InFlight:
+    return InFlight(
+        first=batch.first_offset,
+        last=batch.last_offset,
+        state=STATES.get(batch.delivery_state, str(batch.delivery_state)),
+        deliveries=batch.delivery_count,
+    )
 
 
 def _partition_offsets(part: Any) -> SharePartitionOffsets:

@@ -40,7 +40,7 @@ class ListedTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """A transactional id in full; `started_ms` is None while nothing is open."""
+    """A transactional id in full; `started_ms` is when its last transaction began, also after that has ended."""
 
     transactional_id: str
     coordinator: int

@@ -20,7 +20,7 @@ from barnabas.clients.aio.threads import to_the_end
 from barnabas.clients.consumer.consumer import CLOSE_SECONDS, ConsumerBase, as_offsets, to_commit
 from barnabas.clients.consumer.native import BEGINNING, END
 from barnabas.clients.consumer.reading import SLICE
-from barnabas.clients.errors import noted_in
+from barnabas.clients.errors import added_to, noted_in, passing_error
 from barnabas.clients.records import ConsumerRecord, K, TopicPartition, V, as_milliseconds
 
 if TYPE_CHECKING:
@@ -240,7 +240,8 @@ class AsyncConsumer(ConsumerBase[K, V]):
         """
         if self._reader.closed:
             return
-        await self._run(self._reader.close, timeout)
+        with added_to(passing_error()):
+            await self._run(self._reader.close, timeout)
         if self._thread is not None:
             self._thread.shutdown(wait=False)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from barnabas.clients.aio.threads import in_thread, to_the_end
 from barnabas.clients.config import log
-from barnabas.clients.errors import noted_in
+from barnabas.clients.errors import added_to, noted_in, passing_error
 from barnabas.clients.producer.delivery import LOOK_SECONDS, delivery_error, outcome_lost
 from barnabas.clients.producer.encoding import refusal
 from barnabas.clients.producer.poller import POLL_EVERY
@@ -235,7 +235,7 @@ class AsyncProducer(ProducerBase[K, V]):
         poller = native.poller
         poller.sends += 1
         if not poller.sends % POLL_EVERY:
-            native.client.poll(0)
+            native.poll(0)
             self._collector.hand_over()
         try:
             native.client.produce(*arguments)
@@ -261,15 +261,17 @@ class AsyncProducer(ProducerBase[K, V]):
         """Send what is left and end. What is not delivered after `timeout` seconds is given up.
 
         Without a timeout that is decided by `delivery_timeout`. Raises NotDelivered like `flush`, also for what was
-        given up. Closing twice does nothing.
+        given up. Where an error passes by, as in a `finally`, that one is raised, with the other as a note. Closing
+        twice does nothing.
         """
         client = self._native.shut()
         if client is None:
             await asyncio.to_thread(self._native.ended.wait, timeout)  # another task may be at it
             return
-        await in_thread(self._end, client, timeout)
-        self._settle_collected()
-        self._settlements.failures.raise_any()
+        with added_to(passing_error()):
+            await in_thread(self._end, client, timeout)
+            self._settle_collected()
+            self._settlements.failures.raise_any()
 
     @asynccontextmanager
     async def transaction(self, consumer: AsyncConsumer[Any, Any] | None = None) -> AsyncIterator[None]:
@@ -340,10 +342,12 @@ class AsyncProducer(ProducerBase[K, V]):
         while True:
             if time.monotonic() >= deadline:
                 raise full.error(delivery.topic, full.timeout)
-            self._native.client.poll(0)
+            self._native.poll(0)
             await asyncio.sleep(_ROOM_SECONDS)
             try:
                 self._native.client.produce(*arguments)
             except BufferError:
                 continue
+            except self._native.kafka.KafkaException as error:
+                raise refusal(arguments, error) from error
             return

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self
 
 from barnabas.clients.aio.threads import in_thread, to_the_end
-from barnabas.clients.errors import ClientClosed, noted_in
+from barnabas.clients.errors import ClientClosed, added_to, noted_in, passing_error
 from barnabas.clients.queue.membership import CLOSE_SECONDS
 from barnabas.clients.queue.queue import QueueBase
 from barnabas.clients.records import K, V
@@ -62,13 +62,13 @@ class AsyncQueue(QueueBase[K, V]):
         while True:
             left = SLICE if deadline is None else min(SLICE, deadline - loop.time())
             taking = loop.run_in_executor(self._thread, self._take, max(left, 0.0))
-            held = await self._taken(taking)
+            held = await self._await_taken(taking)
             if held is not None:
                 return self._message(held)
             if deadline is not None and loop.time() >= deadline:
                 return None
 
-    async def _taken(self, taking: asyncio.Future[HeldRecord | None]) -> HeldRecord | None:
+    async def _await_taken(self, taking: asyncio.Future[HeldRecord | None]) -> HeldRecord | None:
         """What was taken; a message that comes for a task that was cancelled meanwhile waits for the next one."""
         try:
             return await to_the_end(taking)
@@ -84,6 +84,7 @@ class AsyncQueue(QueueBase[K, V]):
 
     async def close(self, timeout: float = CLOSE_SECONDS) -> None:  # noqa: ASYNC109  (as in `Queue`)
         """Send acknowledgements that are on their way, give back what is not acknowledged, and leave the group."""
-        await in_thread(self._close, timeout)
+        with added_to(passing_error()):
+            await in_thread(self._close, timeout)
         if self._thread is not None:
             self._thread.shutdown(wait=False)

@@ -40,6 +40,7 @@ class Commits:
     def done(self) -> None:
         """Everything that was handed out is processed: store its offsets for the next commit."""
         handed_out = self._handed_out
+        self._native.require_open()
         self._fetched.hand = 0
         handed_out.count()
         if self.automatic and handed_out.next:
@@ -68,6 +69,7 @@ class Commits:
         committed ones, as after a seek backwards.
         """
         handed_out = self._handed_out
+        self._native.require_open()
         self._native.require_group("commit")
         if handed_out.in_transaction:
             raise ClientFailed("_STATE", "commit: the transaction that is open commits what was handed out")

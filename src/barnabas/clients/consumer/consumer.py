@@ -18,7 +18,7 @@ from barnabas.clients.closed import watch_forks
 from barnabas.clients.config import DEFAULT_BOOTSTRAP_SERVERS, is_true, log, milliseconds, open_client, properties
 from barnabas.clients.consumer.native import BEGINNING, END
 from barnabas.clients.consumer.reading import SLICE, ReadOptions, RecordReader
-from barnabas.clients.errors import InvalidClientConfig, noted_in, translated
+from barnabas.clients.errors import InvalidClientConfig, added_to, noted_in, passing_error, translated
 from barnabas.clients.library import load_kafka
 from barnabas.clients.records import ConsumerRecord, K, TopicPartition, V, as_milliseconds
 
@@ -401,7 +401,8 @@ class Consumer(ConsumerBase[K, V]):
         Records in hand do not count, those that were handed out last: only asking for the next ones says that they are
         done with, or `done()`, or `commit()`. Closing twice does nothing.
         """
-        self._reader.close(timeout)
+        with added_to(passing_error()):
+            self._reader.close(timeout)
 
 
 def as_offsets(

@@ -51,10 +51,26 @@ class NativeConsumer:
         except self.kafka.KafkaException as error:
             raise translated(error.args[0], doing) from error
 
+    def ask(self, kept: list[Any], doing: str, call: Callable[..., Any], *arguments: Any) -> Any:
+        """As `call`, for a question to brokers; its answer stays in `kept`, and is taken from there the next time.
+
+        It is there without an instruction of Python's in between. So a signal handler that raises while brokers are
+        asked costs nothing: a program with many signals would ask for ever.
+        """
+        if not kept:
+            questions = [(argument,) for argument in arguments]
+            self.call(doing, kept.extend, map(call, *questions))
+        return kept[0]
+
     def place(self, partition: TopicPartition, offset: int) -> Any:
         """A partition and an offset as librdkafka takes them. Raises InvalidClientConfig if no log has the offset."""
         within(f"offset of {partition}", offset, BEGINNING, MAX_INT64)
         return self.kafka.TopicPartition(*partition, offset)
+
+    def require_open(self) -> None:
+        """Raise ClientClosed after `close` and in a forked child, where nothing else would ask librdkafka."""
+        if isinstance(self.client, Closed):
+            self.client.commit()
 
     def require_group(self, doing: str) -> None:
         """Raise InvalidClientConfig for what only members of a group can do."""
@@ -123,15 +139,19 @@ class NativeConsumer:
             names |= {name for name in self._list_topics() if any(match(name) for match in matches)}
         return [partition for name in sorted(names) for partition in self.partitions(name)]
 
-    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """The committed offset of each partition; None where there is none.
+    def committed(
+        self, partitions: Iterable[TopicPartition], kept: list[Any] | None = None
+    ) -> dict[TopicPartition, int | None]:
+        """The committed offset of each partition; None where there is none. See `ask` for `kept`.
 
         Where a transaction that commits offsets is not decided yet, that is waited for.
         """
         self.require_group("ask for committed offsets")
-        found = self.call("committed offsets", self.client.committed, self._plain(partitions), TIMEOUT)
+        kept = [] if kept is None else kept
+        found = self.ask(kept, "committed offsets", self.client.committed, self._plain(partitions), TIMEOUT)
         for place in found:
             if place.error is not None:
+                kept.clear()  # the next time it may be another answer
                 raise translated(place.error, f"committed offset of {place.topic}-{place.partition}")
         return {TopicPartition(p.topic, p.partition): p.offset if p.offset >= 0 else None for p in found}
 
@@ -144,10 +164,11 @@ class NativeConsumer:
         """The offset after the last record that may be read of each partition, asked for all together."""
         return self._list_offsets(END, partitions)
 
-    def ends(self, partition: TopicPartition) -> tuple[int, int]:
-        """Where the partition's log begins, and the offset after its last record that may be read."""
+    def ends(self, partition: TopicPartition, kept: list[Any] | None = None) -> tuple[int, int]:
+        """Where the partition's log begins, and the offset after its last record that may be read; see `ask`."""
         (place,) = self._plain([partition])
-        low, high = self.call(f"ends of {partition}", self.client.get_watermark_offsets, place, TIMEOUT)
+        kept = [] if kept is None else kept
+        low, high = self.ask(kept, f"ends of {partition}", self.client.get_watermark_offsets, place, TIMEOUT)
         return low, high
 
     def group_metadata(self) -> Any:

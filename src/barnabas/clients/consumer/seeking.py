@@ -48,6 +48,8 @@ class Positions:
         """Partitions of which it is not known whether what was handed out is committed, and where that began."""
         self._suspects: dict[TopicPartition, float] = {}
         """Partitions of which messages may be lost, and when a seek of them counts as lost; 0 if none was made."""
+        self._answers: dict[TopicPartition, tuple[list[Any], list[Any]]] = {}
+        """What brokers have said of those: their committed offsets, and where they begin and end."""
 
     # Seeks
 
@@ -217,9 +219,11 @@ class Positions:
                 offset = self._expected_position(partition) if reached >= 0 else None
             if offset is None or offset == reached:
                 del self._suspects[partition]
+                self._answers.pop(partition, None)
                 continue
             self._native.seek(partition, offset)
             self._sought[partition] = offset
+            self._answers.pop(partition, None)
             self._suspects[partition] = time.monotonic() + SEEK_SECONDS
 
     def _is_under_way(self, partition: TopicPartition) -> bool:
@@ -233,12 +237,13 @@ class Positions:
         """Where the messages follow that have not arrived yet; None if that is just where librdkafka is."""
         last = self._fetched.last_offset(partition)
         offset = self._handed_out.following.get(partition) if last is None else last + 1
+        committed, ends = self._answers.setdefault(partition, ([], []))
         if offset is None and self._native.grouped:
-            offset = self._native.committed([partition])[partition]
+            offset = self._native.committed([partition], committed)[partition]
         if offset is None:
             offset = self._reset
         if offset == BEGINNING:
-            offset, _ = self._native.ends(partition)  # so that it can be seen whether librdkafka goes there
+            offset, _ = self._native.ends(partition, ends)  # so that it can be seen whether librdkafka goes there
         return None if offset == END else offset
 
     # Partitions that go
@@ -249,6 +254,7 @@ class Positions:
         self._handed_out.drop(gone, REVOKED)
         self._drop_messages(gone)
         for partition in gone:
+            self._answers.pop(partition, None)
             self._doubtful.pop(partition, None)
             self._handed_out.following.pop(partition, None)
 
@@ -258,6 +264,7 @@ class Positions:
         self._reached.clear()
         self._sought.clear()
         self._suspects.clear()
+        self._answers.clear()
         self._handed_out.following.clear()
 
     def _drop_messages(self, places: Iterable[tuple[str, int]]) -> None:

@@ -72,6 +72,8 @@ class RecordEncoder:
             partition = -1 if self._partitioner is None else self._choose(self._partitioner, topic, key)
         if headers is not None and not isinstance(headers, (list, dict)):
             headers = list(headers.items() if hasattr(headers, "items") else headers)
+        if headers:
+            _check_names(headers, topic)
         when = 0
         if timestamp is not None:
             when = as_milliseconds(timestamp)
@@ -133,6 +135,19 @@ def refusal(arguments: tuple[Any, ...], error: Exception) -> Exception:
         partition, timestamp = arguments[3], arguments[6]
         return InvalidClientConfig(f"{what}: no broker takes partition {partition} with timestamp {timestamp}: {error}")
     return translated(error.args[0], what)
+
+
+def _check_names(headers: Any, topic: str) -> None:
+    """Refuse a header's name that is not Unicode: confluent-kafka ends the process over it."""
+    for each in headers:
+        name = each if isinstance(headers, dict) else each[0] if isinstance(each, tuple) and each else None
+        if isinstance(name, str) and not name.isascii():
+            try:
+                name.encode()
+            except UnicodeEncodeError as error:
+                raise SerializationFailed(
+                    f"record for {topic}: the name of a header is not Unicode: {error}"
+                ) from error
 
 
 def _serialize(serialize: Callable[[Any], bytes | str], value: object, what: str, topic: str) -> bytes | str:

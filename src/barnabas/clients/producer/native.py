@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.clients.closed import Closed, left_in_parent
 from barnabas.clients.producer.poller import Poller
+from barnabas.clients.producer.serving import FatalFailure, serve
 
 if TYPE_CHECKING:
     from barnabas.clients.producer.delivery import Settlements
@@ -23,6 +24,9 @@ SLICE: Final = 0.2
 """How long a call into librdkafka may keep Ctrl-C waiting, in seconds."""
 GIVE_UP_SECONDS: Final = 1.0
 """How long it may take to hear of records that were given up."""
+
+AFTER_FATAL_SECONDS: Final = 0.01
+"""How long to wait after a fatal error, before it is looked again whether all records were told."""
 
 
 class NativeProducer:
@@ -54,11 +58,20 @@ class NativeProducer:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = SLICE if deadline is None else min(SLICE, max(0.0, deadline - time.monotonic()))
-            remaining = client.flush(left)
+            try:
+                remaining = serve(client.flush, left)
+            except FatalFailure:  # of which each record is told
+                remaining = len(client)
+                time.sleep(min(left, AFTER_FATAL_SECONDS))
             if not remaining:
                 return
             if deadline is not None and time.monotonic() >= deadline:
-                raise TimeoutError(f"{remaining} records are still on their way after {timeout:g} s")
+                raise TimeoutError(f"up to {remaining} records are still on their way after {timeout:g} s")
+
+    def poll(self, seconds: float) -> None:
+        """Hear what became of records. A fatal error is told by the next call, and to each record."""
+        with suppress(FatalFailure):
+            serve(self.client.poll, seconds)
 
     def give_up_all(self) -> None:
         """Give up what is on its way, after an error that the program knows of: `flush` and `close` are silent."""

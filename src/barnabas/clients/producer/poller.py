@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.clients.closed import left_in_parent, watch_forks
 from barnabas.clients.config import log
 from barnabas.clients.errors import NotDelivered
+from barnabas.clients.producer.serving import FatalFailure, serve
 
 if TYPE_CHECKING:
     from barnabas.clients.producer.delivery import Failures
@@ -31,6 +32,8 @@ POLL_EVERY: Final = 128
 """How many records a sender may send between two polls of its own; a power of two."""
 EXIT_SECONDS: Final = 10.0
 """How long a program that ends waits for records of producers that it did not close."""
+
+_FATAL: Final = "The producer failed for good. Its records get an error, and so does who sends more: %s"
 
 _running: set[Poller] = set()
 
@@ -61,7 +64,9 @@ class Poller(threading.Thread):
                 time.sleep(BUSY_SECONDS)
                 continue
             try:
-                self._client.poll(POLL_SECONDS)
+                serve(self._client.poll, POLL_SECONDS)
+            except FatalFailure as failure:
+                log.error(_FATAL, failure)
             except BaseException:  # also sys.exit(), which would end this thread alone and leave the rest waiting
                 log.exception("A callback of the producer failed.")
             if self._abandoned and not len(self._client):
@@ -97,7 +102,10 @@ class Poller(threading.Thread):
         if not self._abandoned:
             self._warn()
         try:
-            left = self._client.flush(max(0.0, deadline - time.monotonic()))
+            left = serve(self._client.flush, max(0.0, deadline - time.monotonic()))
+        except FatalFailure as failure:
+            log.error(_FATAL, failure)
+            left = len(self._client)
         except BaseException:
             log.exception("A callback of the producer failed.")
             left = len(self._client)

@@ -13,7 +13,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
-from barnabas.clients.errors import ClientClosed, noted_in
+from barnabas.clients.errors import ClientClosed, added_to, noted_in, passing_error
 from barnabas.clients.producer.delivery import Delivery, in_callback, refuse_in_callback
 from barnabas.clients.producer.encoding import refusal
 from barnabas.clients.producer.poller import POLL_EVERY
@@ -70,7 +70,7 @@ class Producer(ProducerBase[K, V]):
         poller = native.poller
         poller.sends += 1
         if not poller.sends % POLL_EVERY:
-            client.poll(0)
+            native.poll(0)
         encoder = self._encoder
         if encoder.plain and partition is None and headers is None and timestamp is None:
             arguments: tuple[Any, ...] = (topic, value, key, -1, delivery)
@@ -104,15 +104,17 @@ class Producer(ProducerBase[K, V]):
         """Send what is left and end. What is not delivered after `timeout` seconds is given up.
 
         Without a timeout that is decided by `delivery_timeout`. Raises NotDelivered like `flush`, also for what was
-        given up. Closing twice does nothing.
+        given up. Where an error passes by, as in a `finally`, that one is raised, with the other as a note. Closing
+        twice does nothing.
         """
         refuse_in_callback("close")
         client = self._native.shut()
         if client is None:
             self._native.ended.wait(timeout)  # another thread may be at it
             return
-        self._end(client, timeout)
-        self._settlements.failures.raise_any()
+        with added_to(passing_error()):
+            self._end(client, timeout)
+            self._settlements.failures.raise_any()
 
     @contextmanager
     def transaction(self, consumer: Consumer[Any, Any] | None = None) -> Iterator[None]:
@@ -160,9 +162,11 @@ class Producer(ProducerBase[K, V]):
             left = deadline - time.monotonic()
             if left <= 0:
                 raise full.error(delivery.topic, timeout)
-            self._native.client.poll(min(left, _ROOM_SLICE))
+            self._native.poll(min(left, _ROOM_SLICE))
             try:
                 self._native.client.produce(*arguments)
             except BufferError:
                 continue
+            except self._native.kafka.KafkaException as error:
+                raise refusal(arguments, error) from error
             return

@@ -1,6 +1,7 @@
 """What both kinds of producer have in common: the constructor, and the parts that it makes.
 
     native.py             librdkafka's producer from its opening to its end, and the thread that polls it (poller.py)
+    serving.py            the calls in which callbacks run, and the fatal errors that come out of them
     encoding.py           a record as librdkafka takes it
     full_buffer.py        what happens when the buffer is full
     delivery.py           the future of a record, and the failures that nobody has looked at

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.clients.errors import BarnabasError, ClientFailed, ProducerFenced, TransactionAborted, translated
+from barnabas.clients.producer.serving import FatalFailure, serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -159,11 +160,13 @@ class ProducerTransactions:
     def _deliver(self) -> None:
         """Send what waits, and look often whether it has arrived; what takes too long is left to librdkafka.
 
-        librdkafka itself looks every 10 ms, if it was the poller that heard of the last record.
+        librdkafka itself looks every 10 ms, if it was the poller that heard of the last record. After a fatal error the
+        commit says what it was.
         """
         deadline = time.monotonic() + SLICE
-        while self._client.flush(LOOK_SECONDS) and time.monotonic() < deadline:
-            pass
+        with suppress(FatalFailure):
+            while serve(self._client.flush, LOOK_SECONDS) and time.monotonic() < deadline:
+                pass
 
     def _call(self, doing: str, call: Callable[[], object], timeout: float | None = None) -> None:
         deadline = time.monotonic() + (TIMEOUT if timeout is None else timeout)

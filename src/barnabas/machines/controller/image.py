@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 NO_LEADER = -1
 """As a leader or controller id: there is none at the moment."""
+DELETED = -2
+"""As a leader: the partition is being deleted, or is gone."""
 
 PartitionKey = tuple[str, int]
 """A partition by its topic's name and its index."""

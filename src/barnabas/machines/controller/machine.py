@@ -31,6 +31,7 @@ from barnabas.machines.controller.requests import (
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
+    EditConfigs,
     ElectLeaders,
     ForgetBroker,
     LogDirFailed,
@@ -97,6 +98,8 @@ class ControllerMachine:
         match request:
             case AlterConfigs():
                 self._alter_configs(decision, request)
+            case EditConfigs():
+                self._edit_configs(decision, request)
             case Registered():
                 self._registered(decision, request)
             case AlterIsr():
@@ -245,6 +248,21 @@ class ControllerMachine:
         decision.assume(*changes)
         if any(settings.get(UNCLEAN, "").lower() == "true" for settings in request.settings.values()):
             elect_where_allowed(decision)
+
+    def _edit_configs(self, decision: Decision, request: EditConfigs) -> None:
+        """Settings that stay as they are are not written."""
+        settings: dict[ConfigResource, dict[str, str]] = {}
+        for resource, edit in request.edits.items():
+            before = self._image.config(resource)
+            try:
+                after = edit(before)
+            except ApiError as error:
+                decision.answers[resource] = error
+                continue
+            decision.answers[resource] = None
+            if after != before:
+                settings[resource] = after
+        self._alter_configs(decision, AlterConfigs(settings))
 
     def _registered(self, decision: Decision, request: Registered) -> None:
         """Topics that Kafka made before it gave out ids get one."""

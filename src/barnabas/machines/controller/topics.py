@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.machines.controller.elections import new_partition
 from barnabas.machines.controller.image import TopicImage
@@ -30,8 +30,7 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 _KRAFT_TOPIC = "__cluster_metadata"
 
 
-@dataclass(frozen=True, slots=True)
-class TopicDefaults:
+class TopicDefaults(NamedTuple):
     """What a topic gets that leaves it open."""
 
     partitions: int = 1

@@ -28,7 +28,7 @@ from barnabas.protocol import coordinator_records
 from barnabas.protocol.coordinator_records import GroupMetadataKey, OffsetCommitKey, ShareGroupKey
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from kio.schema.consumer_group_describe.v1 import response as consumer_response
     from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from kio.schema.share_group_heartbeat.v1 import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
     from kio.schema.sync_group.v5.request import SyncGroupRequest
     from kio.schema.sync_group.v5.response import SyncGroupResponse
-    from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest
-    from kio.schema.txn_offset_commit.v5.response import TxnOffsetCommitResponse
 
     from barnabas.machines.controller.image import TopicImage
     from barnabas.machines.groups.offsets.rules import GroupOffsets
@@ -56,9 +54,8 @@ if TYPE_CHECKING:
     from barnabas.machines.groups.table import Group, GroupDraft, GroupOutcome, GroupTable, TimerKey
     from barnabas.machines.outcome import Asker
     from barnabas.model.errors import ErrorCode
-    from barnabas.protocol.coordinator_records import CoordinatorRecord
-    from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-    from barnabas.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+    from barnabas.protocol.coordinator_records import CoordinatorRecord, OffsetCommitValue
+    from barnabas.protocol.messages.groups.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +71,9 @@ class GroupCoordinator:
         self.shares = self._share.offsets
         """The states of share groups' partitions."""
         self._offsets = OffsetRules(table)
+        self.offset_commit = self._offsets.commit
+        self.txn_offset_commit = self._offsets.txn_commit
+        """Its records are replayed as pending ones."""
         self.deletions = GroupDeletions(table, self._offsets, self.shares)
 
     # Members
@@ -119,18 +119,6 @@ class GroupCoordinator:
 
     # Offsets
 
-    def offset_commit(
-        self, request: OffsetCommitRequest, asker: Asker[OffsetCommitResponse], now_ms: int
-    ) -> GroupOutcome:
-        """OffsetCommit."""
-        return self._offsets.commit(request, asker, now_ms)
-
-    def txn_offset_commit(
-        self, request: TxnOffsetCommitRequest, asker: Asker[TxnOffsetCommitResponse], now_ms: int
-    ) -> GroupOutcome:
-        """TxnOffsetCommit; its records are replayed as pending ones."""
-        return self._offsets.txn_commit(request, asker, now_ms)
-
     def offset_fetch(
         self,
         request: OffsetFetchRequestGroup,
@@ -158,6 +146,11 @@ class GroupCoordinator:
         return self._offsets.delete(request, asker, now_ms)
 
     # Groups seen from outside; the answers are parts of responses
+
+    @property
+    def committed_offsets(self) -> Mapping[str, Mapping[str, Mapping[int, OffsetCommitValue]]]:
+        """By group, topic and partition: what stands in the log, to be read and not to be kept."""
+        return self._offsets.offsets.committed
 
     def list_groups(
         self,
@@ -253,9 +246,8 @@ class GroupCoordinator:
 
     # The log
 
-    def encode(self, record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
-        """Key and value of a record."""
-        return coordinator_records.encode(record)
+    encode = staticmethod(coordinator_records.encode)
+    """Key and value of a record."""
 
     def replay(self, record: CoordinatorRecord) -> None:
         """A record was stored."""

@@ -2,7 +2,7 @@
 
 A group may have a hundred thousand offsets, and each needs a record that removes it. One pass writes some of them; the
 timer for the rest is then due at once. For clients a group goes at once all the same: from the first pass to the last
-nobody is told anything of it (`is_under_way`), so nobody sees it with a part of its offsets, and nobody adds to it.
+nobody is told anything of it (`under_way`), so nobody sees it with a part of its offsets, and nobody adds to it.
 
 What is left to do is soft state. A coordinator that is loaded again has a group with fewer offsets, and the one who
 asked got an error: the deletion is to be asked for again.
@@ -38,15 +38,8 @@ class GroupDeletions:
         self._table = table
         self._offsets = offsets
         self._shares = shares
-        self._under_way: dict[str, Asker[ErrorCode]] = {}
-        """Who waits for the deletion, by group id; the first comes first."""
-
-    def __bool__(self) -> bool:
-        return bool(self._under_way)
-
-    def is_under_way(self, group_id: str) -> bool:
-        """Whether a group is being deleted: until that is done, no request of it is decided."""
-        return group_id in self._under_way
+        self.under_way: dict[str, Asker[ErrorCode]] = {}
+        """Who waits for the deletion, by group id; the first comes first. No request of such a group is decided."""
 
     def delete(
         self, group_id: str, asker: Asker[ErrorCode | DeleteStates], now_ms: int, *, states_deleted: bool = False
@@ -69,17 +62,17 @@ class GroupDeletions:
             changes = (*offsets, *group.tombstones())
             return Outcome(changes=changes, replies=((asker, ErrorCode.none),), is_divisible=True)
         draft: GroupDraft = Draft()
-        if not self._under_way:
+        if not self.under_way:
             draft.set_timer(DELETE_TIMER, now_ms)
-        self._under_way[group_id] = asker
+        self.under_way[group_id] = asker
         return draft.outcome()
 
     def expire(self, now_ms: int) -> GroupOutcome:
         """Remove some offsets, and the groups that have none left."""
         changes: list[CoordinatorRecord] = []
         draft: GroupDraft = Draft()
-        while self._under_way and len(changes) < MOST:
-            group_id, asker = next(iter(self._under_way.items()))
+        while self.under_way and len(changes) < MOST:
+            group_id, asker = next(iter(self.under_way.items()))
             room = MOST - len(changes)
             try:
                 group = self._check(group_id)
@@ -93,8 +86,8 @@ class GroupDeletions:
                     break
                 changes += group.tombstones()
                 draft.reply(asker, ErrorCode.none)
-            del self._under_way[group_id]
-        if self._under_way:
+            del self.under_way[group_id]
+        if self.under_way:
             draft.set_timer(DELETE_TIMER, now_ms)
         return Outcome(
             changes=tuple(changes), replies=tuple(draft.replies), timers=tuple(draft.timers), is_divisible=True
@@ -102,8 +95,8 @@ class GroupDeletions:
 
     def abandon(self, code: ErrorCode) -> GroupOutcome:
         """Tell everyone who waits that this coordinator is none any more."""
-        replies = tuple((asker, code) for asker in self._under_way.values())
-        self._under_way.clear()
+        replies = tuple((asker, code) for asker in self.under_way.values())
+        self.under_way.clear()
         return Outcome(replies=replies)
 
     def _check(self, group_id: str) -> Group:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionSettings:
+class TransactionSettings(NamedTuple):
     """What holds for all transactional ids."""
 
     max_timeout_ms: int = 900_000

@@ -11,8 +11,7 @@ not applied the image, so whoever asked for failures (`on_failure`) must keep th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.machines.controller.image import (
     ALL_BROKERS,
@@ -43,8 +42,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(NamedTuple):
     """From one image to the next. A topic made again under its old name is both deleted and created."""
 
     before: ClusterImage
@@ -93,7 +91,7 @@ class MetadataCache:
 
     def apply_again(self) -> None:
         """Have every subscriber apply the whole image."""
-        self._apply(replace(difference(ClusterImage(), self._image), is_whole=True))
+        self._apply(difference(ClusterImage(), self._image)._replace(is_whole=True))
 
     def _apply(self, delta: Delta) -> None:
         for callback in self._subscribers:
@@ -151,8 +149,12 @@ def difference(before: ClusterImage, after: ClusterImage) -> Delta:
 
 
 def _configs(before: ClusterImage, after: ClusterImage) -> Iterator[ConfigResource]:
-    if before.configs is after.configs:
+    """Resources whose settings differ. There may be many thousand, of which nearly all are the same in both images."""
+    old, new = before.configs, after.configs
+    if old is new:
         return
-    for resource in before.configs.keys() | after.configs.keys():
-        if before.config(resource) != after.config(resource):
+    for resource, settings in new.items():
+        known = old.get(resource)
+        if known is not settings and (known or {}) != settings:
             yield resource
+    yield from (resource for resource in old.keys() - new.keys() if old[resource])

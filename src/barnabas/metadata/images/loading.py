@@ -1,14 +1,18 @@
-"""The tree as an image, by a few bulk reads whatever its size."""
+"""The tree as an image, by a few bulk reads whatever its size.
+
+Nodes are decoded some at a time: a broker that becomes the controller of twenty thousand topics serves its clients
+meanwhile.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from barnabas.machines.controller.elections import NO_STATE
 from barnabas.machines.controller.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
+from barnabas.metadata.topic_znodes import Assignment, DeletionsNode, PartitionStateNode, TopicNode, TopicsNode
 from barnabas.metadata.znodes import (
-    Assignment,
     BrokerNode,
     BrokersNode,
     ClusterIdNode,
@@ -16,18 +20,14 @@ from barnabas.metadata.znodes import (
     ConfigsNode,
     ControllerEpochNode,
     ControllerNode,
-    DeletionsNode,
     FeaturesNode,
     KnownBrokersNode,
-    PartitionStateNode,
-    TopicNode,
-    TopicsNode,
     broker_of,
 )
 from barnabas.model.ids import NO_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from barnabas.machines.controller.image import ConfigResource, PartitionKey
@@ -35,9 +35,13 @@ if TYPE_CHECKING:
 
     Configs = dict[ConfigResource, Mapping[str, str] | None]
 
+T = TypeVar("T")
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+PART: Final = 500
+"""Nodes that are decoded in one turn of the event loop: some milliseconds."""
+
+
+class Loaded(NamedTuple):
     """A tree's image, and what only a controller needs of it."""
 
     image: ClusterImage
@@ -84,7 +88,7 @@ async def load(store: MetadataStore) -> Loaded:
         known={**await load_known_brokers(store), **brokers},
         topics=kept,
         topic_names=_names(kept),
-        configs=_configs(await store.subtree(ConfigsNode.path)),
+        configs=await _configs(store),
         features=features,
         features_epoch=features_epoch,
     )
@@ -94,7 +98,7 @@ async def load(store: MetadataStore) -> Loaded:
 async def load_configs(store: MetadataStore, resources: Sequence[ConfigResource] | None = None) -> Configs:
     """The dynamic settings of these resources (None for one that has no node), or of all there are."""
     if resources is None:
-        return dict(_configs(await store.subtree(ConfigsNode.path)))
+        return dict(await _configs(store))
     nodes = await store.find_many([ConfigNode.path(resource) for resource in resources])
     return {
         resource: None if node is None else ConfigNode.decode(node.path, node.data)
@@ -119,7 +123,9 @@ async def _topics(
     names = [name for name in await _children_if_any(store, TopicsNode.path) if name not in deleting]
     nodes = await store.find_many([TopicNode.path(name) for name in names])
     assigned = {
-        name: TopicNode.decode(name, node.data) for name, node in zip(names, nodes, strict=True) if node is not None
+        name: TopicNode.decode(name, node.data)
+        async for name, node in _in_turns(zip(names, nodes, strict=True))
+        if node is not None
     }
     keys = [(name, index) for name, (_, assignments) in assigned.items() for index in range(len(assignments))]
     found = dict(zip(keys, await store.find_many([PartitionStateNode.path(*key) for key in keys]), strict=True))
@@ -129,7 +135,7 @@ async def _topics(
             topic_id or NO_ID,
             tuple(_partition(index, assignment, found[name, index]) for index, assignment in enumerate(assignments)),
         )
-        for name, (topic_id, assignments) in assigned.items()
+        async for name, (topic_id, assignments) in _in_turns(assigned.items())
     }
     newest = max((broker.epoch for broker in brokers.values()), default=-1)
     late = [(key, node.mzxid) for key, node in found.items() if node is not None and node.mzxid < newest]
@@ -156,9 +162,17 @@ def _partition(index: int, assignment: Assignment, node: StoredNode | None) -> P
     return PartitionImage(index, leader, leader_epoch, replicas, isr, node.version, adding, removing)
 
 
-def _configs(nodes: list[StoredNode]) -> dict[ConfigResource, dict[str, str]]:
+async def _configs(store: MetadataStore) -> dict[ConfigResource, dict[str, str]]:
     return {
         resource: ConfigNode.decode(node.path, node.data)
-        for node in nodes
+        async for node in _in_turns(await store.subtree(ConfigsNode.path))
         if (resource := ConfigNode.resource(node.path)) is not None
     }
+
+
+async def _in_turns(items: Iterable[T]) -> AsyncIterator[T]:
+    """The items, some in each turn of the event loop."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if not number % PART:
+            await asyncio.sleep(0)

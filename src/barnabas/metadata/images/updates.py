@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.machines.controller.image import BrokerImage, Endpoint, PartitionImage, TopicImage
+from barnabas.machines.controller.image import DELETED, NO_LEADER, BrokerImage, Endpoint, PartitionImage, TopicImage
 from barnabas.model.errors import InvalidRequest
 from barnabas.model.ids import NO_ID
 from barnabas.protocol.messages.inter_broker import FULL
@@ -24,12 +24,11 @@ if TYPE_CHECKING:
     from barnabas.protocol.messages.inter_broker import (
         LeaderAndIsrPartitionState,
         LeaderAndIsrRequest,
+        StopReplicaRequest,
         UpdateMetadataPartitionState,
         UpdateMetadataRequest,
     )
 
-DELETED: Final = -2
-"""As a leader: the topic is being deleted."""
 MOST_PARTITIONS: Final = 1 << 20
 """Of a topic; more are a mistake, and would take the memory of all up to the last."""
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -56,18 +55,21 @@ def updated(image: ClusterImage, request: UpdateMetadataRequest) -> ClusterImage
 
 def _failed(image: ClusterImage, request: UpdateMetadataRequest) -> Mapping[int, frozenset[PartitionKey]]:
     """Replicas that are offline although their broker is up: their log directories have failed."""
-    sent = {
-        (state.topic_name, partition.partition_index): partition
-        for state in request.topic_states
-        for partition in state.partition_states
-    }
-    failed: dict[int, frozenset[PartitionKey]] = {}
-    for broker in request.live_brokers:
-        known = frozenset() if request.type == FULL else image.failed.get(broker.id, frozenset())
-        keys = known - sent.keys() | {key for key, partition in sent.items() if broker.id in partition.offline_replicas}
-        if keys:
-            failed[broker.id] = keys
-    return failed
+    offline: dict[int, set[PartitionKey]] = {broker.id: set() for broker in request.live_brokers}
+    for state in request.topic_states:
+        for partition in state.partition_states:
+            for broker_id in partition.offline_replicas:
+                if broker_id in offline:
+                    offline[broker_id].add((state.topic_name, partition.partition_index))
+    if request.type != FULL and image.failed:
+        sent = {
+            (state.topic_name, each.partition_index)
+            for state in request.topic_states
+            for each in state.partition_states
+        }
+        for holder, found in offline.items():
+            found |= image.failed.get(holder, frozenset()) - sent
+    return {holder: frozenset(found) for holder, found in offline.items() if found}
 
 
 def led(image: ClusterImage, request: LeaderAndIsrRequest) -> ClusterImage:
@@ -79,6 +81,40 @@ def led(image: ClusterImage, request: LeaderAndIsrRequest) -> ClusterImage:
         topics[state.topic_name] = _merged(known, state.topic_name, state.topic_id or NO_ID, partitions)
     return replace(
         _with_topics(image, topics), controller_id=request.controller_id, controller_epoch=request.controller_epoch
+    )
+
+
+def stopped(image: ClusterImage, request: StopReplicaRequest, broker_id: int) -> ClusterImage:
+    """The image after StopReplica: this broker has no replica of these partitions, unless the image is newer.
+
+    Which brokers have them is said by the next message that names them. It counts whatever its epochs are.
+    """
+    topics = dict(image.topics)
+    for state in request.topic_states:
+        if (known := topics.get(state.topic_name)) is None:
+            continue
+        epochs: dict[int, int] = {
+            each.partition_index: each.leader_epoch for each in state.partition_states if each.delete_partition
+        }
+        partitions = tuple(
+            _without(each, broker_id)
+            if broker_id in each.replicas and each.leader_epoch <= epochs.get(each.index, -1)
+            else each
+            for each in known.partitions
+        )
+        if partitions != known.partitions:
+            topics[state.topic_name] = replace(known, partitions=partitions)
+    return replace(image, topics=topics)
+
+
+def _without(partition: PartitionImage, broker_id: int) -> PartitionImage:
+    """A partition without the replica of this broker, older than whatever the controller says of it next."""
+    return replace(
+        partition,
+        leader=NO_LEADER if partition.leader == broker_id else partition.leader,
+        replicas=tuple(each for each in partition.replicas if each != broker_id),
+        isr=tuple(each for each in partition.isr if each != broker_id),
+        partition_epoch=-1,
     )
 
 

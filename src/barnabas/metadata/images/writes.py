@@ -6,6 +6,9 @@ crash; the order of the operations makes every cut harmless: a topic's settings 
 (a partition without state gets one from the next controller), and a deletion leaves its mark until all is gone. With
 the mark comes the record that this topic id was deleted, without which no broker removes its logs. Who is in sync comes
 before who has a replica: a reassignment that was cut goes on, and nobody leads who has no replica.
+
+Users and quotas are written by other programs, too (`metadata/users`, Kafka's tools). They are replaced only if they
+are what the controller takes them for: otherwise what another program has just written would be lost.
 """
 
 from __future__ import annotations
@@ -22,20 +25,18 @@ from barnabas.machines.controller.changes import (
     TopicChanged,
 )
 from barnabas.machines.controller.elections import NO_STATE
-from barnabas.metadata.stores.store import Check, Create, Delete, Operation, Set
-from barnabas.metadata.znodes import (
+from barnabas.metadata.stores.store import ANY_VERSION, BadVersion, Check, Create, Delete, Operation, Set
+from barnabas.metadata.topic_znodes import (
     Assignment,
-    ConfigNode,
     DeletedTopicNode,
     DeletionNode,
-    FeaturesNode,
-    KnownBrokerNode,
     PartitionNode,
     PartitionsNode,
     PartitionState,
     PartitionStateNode,
     TopicNode,
 )
+from barnabas.metadata.znodes import ConfigNode, FeaturesNode, KnownBrokerNode
 from barnabas.model.ids import NO_ID
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from barnabas.machines.controller.image import PartitionImage, TopicImage
     from barnabas.metadata.stores.store import MetadataStore
 
+SHARED = frozenset({"users", "clients", "ips"})
+"""Kinds of settings that other programs write, too."""
 _MULTI_BYTES = 400_000
 """How large a multi may be: ZooKeeper takes at most 1 MB in one request by default."""
 _AT_ONCE = 200
@@ -77,6 +80,8 @@ def portions(operations: Iterable[Operation], guard: Check | None = None) -> Ite
 async def operations(store: MetadataStore, changes: Iterable[Change], controller_epoch: int) -> list[Operation]:
     """What must be written for changes to become true. A deletion looks at what is there, to leave nothing behind."""
     found: list[Operation] = []
+    changes = tuple(changes)
+    versions = await _shared_versions(store, changes)
     for change in changes:
         match change:
             case TopicChanged(before, None) if before is not None:
@@ -87,7 +92,7 @@ async def operations(store: MetadataStore, changes: Iterable[Change], controller
                 await _add(found, _difference(before, after, controller_epoch))
             case ConfigChanged():
                 found += await _folder(store, change, found)
-                found += _config(change)
+                found += _config(change, versions.get(ConfigNode.path(change.resource), ANY_VERSION))
             case FeaturesChanged(features, epoch):
                 data = FeaturesNode.encode(features)
                 found.append(Set(FeaturesNode.path, data, epoch - 1) if epoch else Create(FeaturesNode.path, data))
@@ -157,15 +162,30 @@ async def _folder(store: MetadataStore, change: ConfigChanged, before: Collectio
     return [] if create in before or await store.find(create.path) is not None else [create]
 
 
-def _config(change: ConfigChanged) -> Iterator[Operation]:
+async def _shared_versions(store: MetadataStore, changes: Iterable[Change]) -> dict[str, int]:
+    """The versions of settings that other programs write, too, by path. Raises BadVersion if they have done so."""
+    known = {
+        ConfigNode.path(change.resource): change.before
+        for change in changes
+        if isinstance(change, ConfigChanged) and change.before is not None and change.resource.kind in SHARED
+    }
+    versions: dict[str, int] = {}
+    for path, node in zip(known, await store.find_many(list(known)) if known else (), strict=True):
+        if node is None or ConfigNode.decode(path, node.data) != known[path]:
+            raise BadVersion(path)
+        versions[path] = node.version
+    return versions
+
+
+def _config(change: ConfigChanged, version: int) -> Iterator[Operation]:
     path = ConfigNode.path(change.resource)
     if change.after is None:
         if change.before is not None:
-            yield Delete(path)
+            yield Delete(path, version)
     elif change.before is None:
         yield Create(path, ConfigNode.encode(change.after))
     else:
-        yield Set(path, ConfigNode.encode(change.after))
+        yield Set(path, ConfigNode.encode(change.after), version)
 
 
 def _assignments(topic: TopicImage) -> list[Assignment]:

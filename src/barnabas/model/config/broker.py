@@ -22,6 +22,7 @@ from barnabas.model.config.listeners import (
     Listener,
     check_advertised,
     check_listeners,
+    metrics_listener,
     parse_listeners,
     parse_protocol_map,
 )
@@ -31,9 +32,6 @@ from barnabas.model.config.per_listener import (
     parse_listener_settings,
     unknown_listeners,
 )
-from barnabas.model.config.principal_rules import PrincipalRules
-from barnabas.model.config.sasl import broker_login, check_sasl
-from barnabas.model.config.tls import check_tls
 from barnabas.model.config.values import Values
 from barnabas.model.errors import ConfigError, InvalidConfig
 
@@ -115,20 +113,26 @@ def _load(properties: Mapping[str, str]) -> BrokerConfig:
     check_authorizer(draft)
     listeners, advertised = _listeners(draft)
     per_listener = _of_single_listeners(given)
+    metrics = metrics_listener(draft)
+    if metrics is not None:
+        if any(listener.name == metrics.listener.name for listener in listeners):
+            raise ConfigError(f"listeners has one named {metrics.listener.name}, as metrics.listener is: rename it")
+        if metrics.uses_tls:
+            from barnabas.model.config.tls import check_tls  # here: most brokers have no TLS
+
+            check_tls(ListenerValues(metrics.listener.name, per_listener, draft))
+    known = [*listeners, *(() if metrics is None else (metrics.listener,))]
     warnings += [
         f"{name} is ignored: there is no listener of this name"
-        for name in unknown_listeners(per_listener, (listener.name for listener in listeners))
+        for name in unknown_listeners(per_listener, (listener.name for listener in known))
     ]
     for listener in listeners:
         if listener.uses_tls:
-            values = ListenerValues(listener.name, per_listener, draft)
-            check_tls(values)
-            PrincipalRules(values.text("ssl.principal.mapping.rules"))
-        if listener.uses_sasl:
-            check_sasl(ListenerValues(listener.name, per_listener, draft))
+            _check_tls(ListenerValues(listener.name, per_listener, draft))
     inter_broker_listener = _inter_broker_listener(draft, advertised)
-    if any(listener.name == inter_broker_listener and listener.uses_sasl for listener in listeners):
-        broker_login(ListenerValues(inter_broker_listener, per_listener, draft))
+    for listener in listeners:
+        if listener.uses_sasl:
+            check_logins(ListenerValues(listener.name, per_listener, draft), inter_broker_listener)
     log_dirs = tuple(Path(item) for item in draft.items("log.dirs") or draft.items("log.dir"))
     return BrokerConfig(
         given=MappingProxyType(given),
@@ -143,6 +147,23 @@ def _load(properties: Mapping[str, str]) -> BrokerConfig:
         zookeeper=_zookeeper(draft),
         warnings=tuple(warnings),
     )
+
+
+def _check_tls(values: ListenerValues) -> None:
+    from barnabas.model.config.principal_rules import PrincipalRules  # here: most brokers have no TLS
+    from barnabas.model.config.tls import check_tls
+
+    check_tls(values)
+    PrincipalRules(values.text("ssl.principal.mapping.rules"))
+
+
+def check_logins(values: ListenerValues, inter_broker_listener: str) -> None:
+    """Refuse settings of a SASL listener by which nobody could log in, or no other broker; raises ConfigError."""
+    from barnabas.model.config.sasl import broker_login, check_sasl  # here: most brokers have no logins
+
+    check_sasl(values)
+    if values.listener == inter_broker_listener:
+        broker_login(values)
 
 
 class _Draft(Values):

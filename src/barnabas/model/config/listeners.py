@@ -1,7 +1,8 @@
 """Listeners: named addresses that the broker listens on, and those that it gives to clients.
 
 The rules are Kafka's: names are unique and upper case, two listeners share a port only as an IPv4 and IPv6 pair, every
-advertised name is listened on, and brokers need one listener among themselves.
+advertised name is listened on, and brokers need one listener among themselves. The metrics listener stands apart: it
+speaks HTTP, and is no address of Kafka's clients.
 """
 
 from __future__ import annotations
@@ -14,10 +15,17 @@ from barnabas.model.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from barnabas.model.config.values import Values
+
 PLAINTEXT: Final = "PLAINTEXT"
 PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 TLS_PROTOCOLS: Final = frozenset({"SSL", "SASL_SSL"})
 SASL_PROTOCOLS: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
+
+METRICS: Final = "METRICS"
+"""Its name among listeners: listener.name.metrics.ssl.keystore.location is its keystore."""
+LOOPBACK: Final = "localhost"
+_METRICS_ADDRESS: Final = re.compile(r"(?:(\[[0-9a-zA-Z\-%._:]*\]|[0-9a-zA-Z\-%._]*):)?([0-9]+)")
 
 _ENDPOINT: Final = re.compile(r"(.+)://(\[[0-9a-zA-Z\-%._:]*\]|[0-9a-zA-Z\-%._]*):([0-9]+)")
 
@@ -123,3 +131,36 @@ def _are_v4_and_v6(first: str, second: str) -> bool:
         return re.fullmatch(r"\d{1,3}(\.\d{1,3}){3}", host, re.ASCII) is not None
 
     return (is_v4(first) and ":" in second) or (":" in first and is_v4(second))
+
+
+# Metrics
+
+
+class MetricsAddress(NamedTuple):
+    """Where to listen, and how."""
+
+    host: str
+    port: int
+    uses_tls: bool
+
+    @property
+    def scheme(self) -> str:
+        """Of its URLs."""
+        return "https" if self.uses_tls else "http"
+
+    @property
+    def listener(self) -> Listener:
+        """The same as a listener, with the certificates of one."""
+        return Listener(METRICS, self.host, self.port, "SSL" if self.uses_tls else "PLAINTEXT")
+
+
+def metrics_listener(values: Values) -> MetricsAddress | None:
+    """Where figures are told; None if nowhere. A port alone is one of the loopback. Raises ConfigError."""
+    text = values.text_or_none("metrics.listener")
+    if not text:
+        return None
+    match = _METRICS_ADDRESS.fullmatch(text.strip())
+    if match is None or int(match[2]) > 65535:
+        raise ConfigError(f"metrics.listener is {text!r}: write HOST:PORT or PORT, for example localhost:9404")
+    host = (match[1] or "").strip("[]") or LOOPBACK
+    return MetricsAddress(host, int(match[2]), values.text("metrics.security.protocol") == "SSL")

@@ -48,9 +48,7 @@ def page() -> str:
             "\n## Group keys\n",
             "Set for one group with `barnabas configs --alter --group ID --add-config KEY=VALUE`. Broker keys with "
             "`min` and `max` in their names limit the values.\n",
-            *_table(
-                _of(group, Support.HONOURED), "Broker key for the default", lambda key: f"`{broker_key(key.name)}`"
-            ),
+            *_table(_of(group, Support.HONOURED), "Broker key for the default", _group_default),
             "\n## Keys without effect\n",
             "Barnabas accepts these broker keys of Apache Kafka 4.3, and they have no effect:\n",
             _names(_of(broker, Support.IGNORED)),
@@ -91,6 +89,11 @@ def _takes(key: Key) -> str:
 
 def _broker_key(key: Key) -> str:
     return ", ".join(f"`{name}`" for name, _ in SYNONYMS.get(key.name, ()))
+
+
+def _group_default(key: Key) -> str:
+    name = broker_key(key.name)
+    return "" if name is None else f"`{name}`"
 
 
 def _names(keys: Iterable[Key]) -> str:

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
     from barnabas.model.config.definition import Value
 
-    ListenerKeys = Mapping[str, Value]
-    """By the name after the prefix, which may begin with a mechanism."""
-
 _PREFIXES: Final = ("ssl.", "sasl.")
 _KEYS: Final = frozenset(
     {

@@ -1,6 +1,8 @@
 """What a listener's sasl.* settings mean: its mechanisms, PLAIN's passwords, and how brokers log in to each other.
 
-As in Kafka, login modules are set for one mechanism of one listener: `listener.name.X.MECHANISM.sasl.jaas.config`.
+As in Kafka, login modules are set for one mechanism of one listener: `listener.name.X.MECHANISM.sasl.jaas.config`. What
+a broker logs in with stands there, too: a user name and a password (PLAIN, SCRAM), a principal and a keytab (GSSAPI),
+or what an issuer gives it a token for (OAUTHBEARER).
 """
 
 from __future__ import annotations
@@ -23,10 +25,8 @@ GSSAPI: Final = "GSSAPI"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS: Final = (PLAIN, *SCRAM, OAUTHBEARER, GSSAPI)
 """Those that a listener can offer."""
-BETWEEN_BROKERS: Final = (PLAIN, *SCRAM)
-"""Those that brokers can log in to each other by."""
 
-_MODULES: Final = {
+MODULES: Final = {
     PLAIN: "PlainLoginModule",
     **dict.fromkeys(SCRAM, "ScramLoginModule"),
     OAUTHBEARER: "OAuthBearerLoginModule",
@@ -40,15 +40,16 @@ _HANDLER: Final = "sasl.server.callback.handler.class"
 _VALIDATOR: Final = "OAuthBearerValidatorCallbackHandler"
 
 
-class BrokerLogin(NamedTuple):
-    """How a broker logs in to others."""
-
-    mechanism: str
-    username: str
-    password: str
-
-    def __repr__(self) -> str:
-        return f"BrokerLogin({self.mechanism}, {self.username})"
+BETWEEN_BROKERS: Final = "sasl.mechanism.inter.broker.protocol"
+TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"  # the name of a key
+CLIENT_ID: Final = "sasl.oauthbearer.client.credentials.client.id"
+CLIENT_SECRET: Final = "sasl.oauthbearer.client.credentials.client.secret"  # the name of a key
+SCOPE: Final = "sasl.oauthbearer.scope"
+RETRIEVER: Final = "sasl.oauthbearer.jwt.retriever.class"
+_RETRIEVERS: Final = ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "FileJwtRetriever")
+_SUBJECT: Final = "unsecuredLoginStringClaim_sub"
+_LOGIN_HANDLER: Final = "sasl.login.callback.handler.class"
+_HANDLERS: Final = ("OAuthBearerLoginCallbackHandler",)
 
 
 class KerberosLogin(NamedTuple):
@@ -105,16 +106,22 @@ def _check_tokens(values: ListenerValues) -> None:
             f"listener {values.listener} offers OAUTHBEARER, and there are no keys to check tokens with: set "
             f"{url_key} to the address of the issuer's JWKS document"
         )
-    if not url.startswith(("https://", "file:///")):
-        raise ConfigError(f"{url_key} is {url}: it must begin with https:// or file:///")
-    if url not in values.items(ALLOWED_URLS):
-        raise ConfigError(f"{url_key} is {url}, which {ALLOWED_URLS} does not have: add it there if it is right")
+    check_url(values, "sasl.oauthbearer.jwks.endpoint.url")
     if not values.text_or_none("sasl.oauthbearer.expected.issuer"):
         raise ConfigError(
             "sasl.oauthbearer.expected.issuer is not set: tokens of any issuer with the same keys would pass"
         )
     if not values.items("sasl.oauthbearer.expected.audience"):
         raise ConfigError("sasl.oauthbearer.expected.audience is not set: tokens for other services would pass")
+
+
+def check_url(values: ListenerValues, key: str) -> None:
+    """Refuse an address that the list of allowed ones does not have, with ConfigError."""
+    url, name = values.text(key), values.name_of(key)
+    if not url.startswith(("https://", "file:///")):
+        raise ConfigError(f"{name} is {url}: it must begin with https:// or file:///")
+    if url not in values.items(ALLOWED_URLS):
+        raise ConfigError(f"{name} is {url}, which {ALLOWED_URLS} does not have: add it there if it is right")
 
 
 def jaas_key(values: ListenerValues, mechanism: str) -> str:
@@ -130,8 +137,8 @@ def login_module(values: ListenerValues, mechanism: str) -> LoginModule | None:
     modules = parse_jaas(key, str(text))
     if len(modules) != 1:
         raise ConfigError(f"{key} has {len(modules)} login modules: it must have one")
-    if modules[0].name.rpartition(".")[2] != _MODULES[mechanism]:
-        raise ConfigError(f"{key} has {modules[0].shown}: {mechanism} needs {_MODULES[mechanism]}")
+    if modules[0].name.rpartition(".")[2] != MODULES[mechanism]:
+        raise ConfigError(f"{key} has {modules[0].shown}: {mechanism} needs {MODULES[mechanism]}")
     return modules[0]
 
 
@@ -161,37 +168,132 @@ def passwords(module: LoginModule) -> Mapping[str, str]:
     return {name.removeprefix(_USER): text for name, text in module.options.items() if name.startswith(_USER)}
 
 
+class PasswordLogin(NamedTuple):
+    """By PLAIN or SCRAM."""
+
+    mechanism: str
+    username: str
+    password: str
+
+    def __repr__(self) -> str:
+        return f"PasswordLogin({self.mechanism}, {self.username})"
+
+
+class TicketLogin(NamedTuple):
+    """By GSSAPI."""
+
+    principal: str
+    keytab: str
+    service: str
+    """The first part of the principals of all brokers."""
+
+    mechanism: str = GSSAPI
+
+
+class TokenLogin(NamedTuple):
+    """By OAUTHBEARER, with a token of an issuer, or of a file that somebody else writes."""
+
+    url: str
+    """https://... of the issuer's tokens, or file:///..."""
+    client_id: str = ""
+    client_secret: str = ""
+    scope: str = ""
+    subject_claim: str = "sub"
+    mechanism: str = OAUTHBEARER
+
+    def __repr__(self) -> str:
+        return f"TokenLogin({self.url}, {self.client_id})"
+
+
+class UnsignedLogin(NamedTuple):
+    """By OAUTHBEARER with a token that nobody has signed, for development."""
+
+    subject: str
+    subject_claim: str = "sub"
+    mechanism: str = OAUTHBEARER
+
+
+BrokerLogin = PasswordLogin | TicketLogin | TokenLogin | UnsignedLogin
+
+
 def broker_login(values: ListenerValues) -> BrokerLogin | None:
     """How this broker logs in to others on their listener; None if it cannot. Raises ConfigError.
 
-    If sasl.mechanism.inter.broker.protocol has its default, which no broker of ours can use, the first mechanism with a
-    user name and a password is taken.
+    If the mechanism has its default, GSSAPI, and the listener does not offer that, the first mechanism with a user name
+    and a password is taken.
     """
     enabled = values.items("sasl.enabled.mechanisms")
-    if values.value("sasl.mechanism.inter.broker.protocol") == GSSAPI:
-        candidates = (_login(values, mechanism) for mechanism in enabled if mechanism in BETWEEN_BROKERS)
+    mechanism = values.text(BETWEEN_BROKERS)
+    if mechanism == GSSAPI and GSSAPI not in enabled:
+        candidates = (_password_login(values, each) for each in enabled if each in (PLAIN, *SCRAM))
         return next((login for login in candidates if login is not None), None)
-    key = values.name_of("sasl.mechanism.inter.broker.protocol")
-    mechanism = values.text("sasl.mechanism.inter.broker.protocol")
     if mechanism not in enabled:
         raise ConfigError(
-            f"{key} is {mechanism}, which listener {values.listener} for brokers does not offer: it must be one of "
-            f"sasl.enabled.mechanisms ({', '.join(enabled)})"
+            f"{values.name_of(BETWEEN_BROKERS)} is {mechanism}, which listener {values.listener} for brokers does not "
+            f"offer: it must be one of sasl.enabled.mechanisms ({', '.join(enabled)})"
         )
-    if mechanism not in BETWEEN_BROKERS:
-        raise ConfigError(f"{key} is {mechanism}: brokers log in to each other by {', '.join(BETWEEN_BROKERS)}")
-    login = _login(values, mechanism)
+    if mechanism == GSSAPI:
+        return _ticket_login(values)
+    if mechanism == OAUTHBEARER:
+        return _token_login(values.of_mechanism(OAUTHBEARER), _options(values, mechanism))
+    login = _password_login(values, mechanism)
     if login is None:
+        module = MODULES[mechanism]
         raise ConfigError(
-            f"{key} is {mechanism}, and this broker has no user name and password for it: set them in "
-            f'{jaas_key(values, mechanism)}, as {_MODULES[mechanism]} required username="..." password="...";'
+            f"{values.name_of(BETWEEN_BROKERS)} is {mechanism}, and this broker has no user name and password for "
+            f'it: set them in {jaas_key(values, mechanism)}, as {module} required username="..." password="...";'
         )
     return login
 
 
-def _login(values: ListenerValues, mechanism: str) -> BrokerLogin | None:
+def _options(values: ListenerValues, mechanism: str) -> Mapping[str, str]:
     module = login_module(values, mechanism)
-    options: Mapping[str, str] = {} if module is None else module.options
+    return {} if module is None else module.options
+
+
+def _password_login(values: ListenerValues, mechanism: str) -> PasswordLogin | None:
+    options = _options(values, mechanism)
     if not options.get("username") or "password" not in options:
         return None
-    return BrokerLogin(mechanism, options["username"], options["password"])
+    return PasswordLogin(mechanism, options["username"], options["password"])
+
+
+def _ticket_login(values: ListenerValues) -> TicketLogin:
+    """The service is the first part of this broker's principal, if no setting says so: brokers are all of one."""
+    login = kerberos_login(values)
+    named = values.text_or_none("sasl.kerberos.service.name") or _options(values, GSSAPI).get("serviceName")
+    return TicketLogin(login.principal, login.keytab, named or login.principal.partition("/")[0].partition("@")[0])
+
+
+def _token_login(values: ListenerValues, options: Mapping[str, str]) -> TokenLogin | UnsignedLogin:
+    jaas, claim = jaas_key(values, OAUTHBEARER), values.text("sasl.oauthbearer.sub.claim.name")
+    _refuse_other_classes(values)
+    if values.flag(UNSIGNED):
+        if not (subject := options.get(_SUBJECT)):
+            raise ConfigError(f'brokers log in by OAUTHBEARER, and {jaas} names no user: add {_SUBJECT}="..."')
+        return UnsignedLogin(subject, claim)
+    url = values.text_or_none(TOKEN_URL)
+    if not url:
+        raise ConfigError(
+            f"brokers log in by OAUTHBEARER, and have no tokens: set {values.name_of(TOKEN_URL)} to the address at "
+            "which the issuer gives tokens, or to a file (file:///...) that has one"
+        )
+    check_url(values, TOKEN_URL)
+    if url.startswith("file:"):
+        return TokenLogin(url, subject_claim=claim)
+    client_id = values.text_or_none(CLIENT_ID) or options.get("clientId")
+    client_secret = values.text_or_none(CLIENT_SECRET) or options.get("clientSecret")
+    if not client_id or not client_secret:
+        raise ConfigError(
+            f"brokers log in by OAUTHBEARER, and have nothing to get tokens with: set {CLIENT_ID} and {CLIENT_SECRET}, "
+            f'or in {jaas} clientId="..." clientSecret="..."'
+        )
+    return TokenLogin(url, client_id, client_secret, values.text_or_none(SCOPE) or options.get("scope", ""), claim)
+
+
+def _refuse_other_classes(values: ListenerValues) -> None:
+    """Tokens are got as Kafka's own classes get them, which may be named."""
+    for key, known in ((_LOGIN_HANDLER, _HANDLERS), (RETRIEVER, _RETRIEVERS)):
+        name = values.text_or_none(key)
+        if name and name.rpartition(".")[2] not in known:
+            raise ConfigError(f"{values.name_of(key)} is {name}: Barnabas takes {', '.join(known)}, or none")

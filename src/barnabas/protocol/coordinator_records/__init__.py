@@ -41,6 +41,7 @@ from barnabas.protocol.coordinator_records.messages import (
     TopicMetadata,
     Value,
 )
+from barnabas.protocol.coordinator_records.offset_commit import encode_key, encode_value
 from barnabas.protocol.coordinator_records.schemas import RECORD_TYPES
 from barnabas.protocol.coordinator_records.share_messages import (
     ShareGroupCurrentMemberAssignmentKey,
@@ -116,10 +117,10 @@ def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     """The bytes of a record's key and value."""
     key, value = record
     if isinstance(key, OffsetCommitKey):
-        if value is None:
-            return offset_commit.encode_key(key), None
         if isinstance(value, OffsetCommitValue):
-            return offset_commit.encode_key(key), offset_commit.encode_value(value)
+            return encode_key(key), encode_value(*value)
+        if value is None:
+            return encode_key(key), None
         raise TypeError(f"{type(value).__name__} is no value for {type(key).__name__}")
     number, key_schema, value_schema = _BY_KEY[type(key)]
     out = bytearray(number.to_bytes(2, "big"))

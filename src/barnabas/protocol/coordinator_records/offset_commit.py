@@ -11,6 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from barnabas.model.errors import InvalidRecord
+from barnabas.model.ids import LONGEST_REMEMBERED
 from barnabas.protocol.coordinator_records.fields import (
     INT32,
     INT64,
@@ -37,24 +38,36 @@ _TIMESTAMP: Final = struct.Struct(">q")
 _TOPIC_ID_TAG: Final = b"\x01\x00\x10"
 """One tagged field, number 0, of sixteen bytes."""
 _TAGGED_VALUE_SIZE: Final = _V4_PLAIN_WITH_ID.size
-
-
-@lru_cache(maxsize=4096)
-def _key_prefix(group: str, topic: str) -> bytes:
-    out = bytearray(NUMBER.to_bytes(2, "big"))
-    STRING.write(out, group, False)
-    STRING.write(out, topic, False)
-    return bytes(out)
+_LONGEST_NAMES: Final = 2 * (2 + LONGEST_REMEMBERED)
+"""Bytes of a group's and a topic's name in a key."""
 
 
 def encode_key(key: OffsetCommitKey) -> bytes:
     """The key's bytes."""
-    return _key_prefix(key[0], key[1]) + _PARTITION.pack(key[2])
+    return _remembered_key(key) if len(key[0]) <= LONGEST_REMEMBERED else _encode_key(key)
 
 
-def encode_value(value: OffsetCommitValue) -> bytes:
-    """The value's bytes."""
-    offset, leader_epoch, metadata, commit_timestamp, expire_timestamp, topic_id = value
+def _encode_key(key: OffsetCommitKey) -> bytes:
+    group, topic, partition = key
+    out = bytearray(NUMBER.to_bytes(2, "big"))
+    STRING.write(out, group, False)
+    STRING.write(out, topic, False)
+    return bytes(out) + _PARTITION.pack(partition)
+
+
+_remembered_key: Final = lru_cache(maxsize=4096)(_encode_key)
+"""Those of a consumer's partitions are written again and again."""
+
+
+def encode_value(
+    offset: int,
+    leader_epoch: int,
+    metadata: str,
+    commit_timestamp: int,
+    expire_timestamp: int,
+    topic_id: UUID | None,
+) -> bytes:
+    """The bytes of an OffsetCommitValue, whose fields these are."""
     if expire_timestamp != -1:
         encoded = _metadata(metadata)
         return (
@@ -85,17 +98,20 @@ def _metadata(metadata: str) -> bytes:
 
 def decode_key(data: bytes) -> OffsetCommitKey:
     """The key in these bytes, whose type was looked at already."""
-    group, topic = _group_and_topic(data[2:-4])
+    names = data[2:-4]
+    group, topic = (_remembered_names if len(names) <= _LONGEST_NAMES else _group_and_topic)(names)
     return OffsetCommitKey(group, topic, _PARTITION.unpack(data[-4:])[0])
 
 
-@lru_cache(maxsize=4096)
 def _group_and_topic(data: bytes) -> tuple[str, str]:
     cursor = Cursor(data, 0, 0, flexible=False)
     group, topic = STRING.read(cursor), STRING.read(cursor)
     if cursor.position != len(data):
         raise InvalidRecord(f"{len(data) - cursor.position} bytes too many between the topic and the partition")
     return group, topic
+
+
+_remembered_names: Final = lru_cache(maxsize=4096)(_group_and_topic)
 
 
 def decode_value(data: bytes, version: int) -> OffsetCommitValue:

@@ -1,6 +1,7 @@
 """Kafka's schemas of the records, as tables. Versions that Kafka 4.3.0 writes are written, all older ones are read.
 
-Committed offsets are not here: `offset_commit` packs them by hand.
+Committed offsets are not here: `offset_commit` packs them by hand. `member_metadata` does so with members of classic
+groups.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from barnabas.protocol.coordinator_records.fields import (
     Schema,
     array,
 )
+from barnabas.protocol.coordinator_records.member_metadata import packed_by_hand
 from barnabas.protocol.coordinator_records.messages import (
     ClassicMemberMetadata,
     ClassicProtocol,
@@ -137,7 +139,7 @@ RECORD_TYPES: Final = (
                 Item("protocol", NULLABLE_STRING),
                 Item("leader", NULLABLE_STRING),
                 Item("current_state_timestamp", INT64, since=2, default=-1),
-                Item("members", array(MEMBER_METADATA.type)),
+                Item("members", array(packed_by_hand(MEMBER_METADATA))),
             ),
             writes=GROUP_METADATA_WRITTEN,
             reads=4,

@@ -6,9 +6,12 @@ without a value forgets the share partition.
 
 from __future__ import annotations
 
+import struct
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.model.errors import InvalidRecord
+from barnabas.model.ids import LONGEST_REMEMBERED
 from barnabas.protocol.coordinator_records.fields import (
     INT8,
     INT16,
@@ -21,6 +24,7 @@ from barnabas.protocol.coordinator_records.fields import (
     Schema,
     array,
 )
+from barnabas.protocol.wire.varint import uvarint
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -124,6 +128,11 @@ _TYPES: Final = {
 }
 _NUMBERS: Final = {ShareSnapshotKey: 0, ShareUpdateKey: 1}
 
+_UPDATE_HEAD: Final = struct.Struct(">hiiq")
+_BATCH_AND_NO_TAGS: Final = struct.Struct(">qqbhx")
+_COMPLETE_TAG: Final = struct.Struct(">bbbi")
+"""The number of tagged fields, and the tag, the length and the value of the one."""
+
 SCHEMAS: Final = (_BATCH, *(schema for pair in _TYPES.values() for schema in pair))
 """Everything that the topic's records are made of."""
 
@@ -132,14 +141,43 @@ def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
     """The bytes of a record's key and value."""
     key, value = record
     number = _NUMBERS[type(key)]
-    key_schema, value_schema = _TYPES[number]
-    out = bytearray(number.to_bytes(2, "big"))
-    key_schema.write(out, key, False)
     if value is None:
-        return bytes(out), None
-    value_out = bytearray(value_schema.writes.to_bytes(2, "big"))
-    value_schema.write(value_out, value, True)
-    return bytes(out), bytes(value_out)
+        return _encoded_key(number, *key), None
+    if isinstance(value, ShareUpdateValue):
+        return _encoded_key(number, *key), _encoded_update(value)
+    schema = _TYPES[number][1]
+    out = bytearray(schema.writes.to_bytes(2, "big"))
+    schema.write(out, value, True)
+    return _encoded_key(number, *key), bytes(out)
+
+
+def _encoded_key(number: int, group_id: str, topic_id: UUID, partition: int) -> bytes:
+    """The bytes of a key; a share partition writes the same one again and again."""
+    encode_key = _remembered_key if len(group_id) <= LONGEST_REMEMBERED else _encode_key
+    return encode_key(number, group_id, topic_id, partition)
+
+
+def _encode_key(number: int, group_id: str, topic_id: UUID, partition: int) -> bytes:
+    schema = _TYPES[number][0]
+    out = bytearray(number.to_bytes(2, "big"))
+    schema.write(out, schema.of(group_id, topic_id, partition), False)
+    return bytes(out)
+
+
+_remembered_key: Final = lru_cache(4096)(_encode_key)
+
+
+def _encoded_update(value: ShareUpdateValue) -> bytes:
+    """The bytes of an update, as its schema has them: each acknowledgement of a client writes one."""
+    out = bytearray(_UPDATE_HEAD.pack(_UPDATE.writes, value.snapshot_epoch, value.leader_epoch, value.start_offset))
+    out += uvarint(len(value.state_batches) + 1)
+    for batch in value.state_batches:
+        out += _BATCH_AND_NO_TAGS.pack(*batch)
+    if value.delivery_complete_count == NOT_COUNTED:
+        out.append(0)
+    else:
+        out += _COMPLETE_TAG.pack(1, 0, 4, value.delivery_complete_count)
+    return bytes(out)
 
 
 def decode(key: bytes, value: bytes | None) -> ShareRecord | None:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from barnabas.model.errors import InvalidRecord
+from barnabas.model.ids import LONGEST_REMEMBERED
 from barnabas.protocol.coordinator_records.fields import (
     INT8,
     INT16,
@@ -107,7 +108,7 @@ def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
     Tests hold them equal to what the schemas above make.
     """
     (transactional_id,), value = record
-    key = _encode_key(transactional_id)
+    key = (_remembered_key if len(transactional_id) <= LONGEST_REMEMBERED else _encode_key)(transactional_id)
     if value is None:
         return key, None
     head = _HEAD.pack(
@@ -121,11 +122,13 @@ def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
     return key, b"".join((head, _encode_partitions(value.transaction_partitions), times, _encode_tags(value)))
 
 
-@lru_cache(maxsize=4096)
 def _encode_key(transactional_id: str) -> bytes:
     out = bytearray(_NUMBER.to_bytes(2, "big"))
     STRING.write(out, transactional_id, False)
     return bytes(out)
+
+
+_remembered_key: Final = lru_cache(maxsize=4096)(_encode_key)
 
 
 def _encode_partitions(topics: tuple[PartitionsSchema, ...] | None) -> bytes:

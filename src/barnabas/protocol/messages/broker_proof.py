@@ -15,8 +15,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import struct
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 NONCE_BYTES: Final = 32
 SECRET_BYTES: Final = 32
@@ -28,8 +27,7 @@ _LENGTH: Final = struct.Struct(">I")
 _ID: Final = struct.Struct(">i")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Introduction:
+class Introduction(NamedTuple):
     """The ids and nonces of both brokers, which the proofs are made of."""
 
     cluster_id: str

@@ -21,7 +21,7 @@ from kio.static.primitive import i32
 from barnabas.model.errors import ErrorCode, InvalidFrame
 from barnabas.protocol.wire.conversion import convert
 from barnabas.protocol.wire.durations import MILLISECOND
-from barnabas.protocol.wire.packing import INT16, INT32
+from barnabas.protocol.wire.packing import HEAD, INT16, INT32, NO_ID
 from barnabas.protocol.wire.varint import uvarint
 
 if TYPE_CHECKING:
@@ -42,10 +42,8 @@ CLUSTER_OPERATIONS: Final = range(8, 11)
 TOPIC_IDS: Final = 10
 ERROR: Final = 13
 
-_HEAD: Final = struct.Struct(">ii")
 _PARTITION: Final = struct.Struct(">hii")
 _PARTITION_V7: Final = struct.Struct(">hiii")
-_NO_ID: Final = bytes(16)
 NOT_ASKED: Final = i32(-(2**31))
 """As authorized operations: the request did not ask for them."""
 
@@ -123,7 +121,7 @@ def pack(correlation_id: int, version: int, response: MetadataResponse) -> bytes
     """The whole frame of a response, in any version that is served, to which it was brought `down` before."""
     flexible = version >= FLEXIBLE
     tags = b"\0" if flexible else b""
-    parts = [_HEAD.pack(0, correlation_id), tags]
+    parts = [HEAD.pack(0, correlation_id), tags]
     if version >= THROTTLE:
         parts.append(INT32.pack(response.throttle_time // MILLISECOND))
     parts.append(_count(len(response.brokers), flexible))
@@ -168,7 +166,7 @@ def _add_topic(parts: list[bytes], topic: MetadataResponseTopic, version: int) -
     flexible = version >= FLEXIBLE
     parts += (INT16.pack(topic.error_code), _text(topic.name, flexible))
     if version >= TOPIC_IDS:
-        parts.append(_NO_ID if topic.topic_id is None else topic.topic_id.bytes)
+        parts.append(NO_ID if topic.topic_id is None else topic.topic_id.bytes)
     if version >= CONTROLLER_RACK_INTERNAL:
         parts.append(b"\1" if topic.is_internal else b"\0")
     parts.append(_count(len(topic.partitions), flexible))

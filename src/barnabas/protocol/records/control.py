@@ -37,6 +37,9 @@ class ControlType(IntEnum):
     UNKNOWN = -1
 
 
+_TYPES: Final = {each.value: each for each in ControlType}
+
+
 class EndOfTransaction(NamedTuple):
     """The marker that ends a producer's transaction in one partition."""
 
@@ -51,10 +54,7 @@ def control_type(key: bytes | None) -> ControlType:
     version, number = _KEY.unpack_from(key)
     if version < 0:
         raise InvalidRecord(f"a control record's key has version {version}")
-    try:
-        return ControlType(number)
-    except ValueError:
-        return ControlType.UNKNOWN
+    return _TYPES.get(number, ControlType.UNKNOWN)
 
 
 def read_marker(record: Record) -> EndOfTransaction:

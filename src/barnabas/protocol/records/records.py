@@ -135,6 +135,21 @@ def read_records(payload: bytes, count: int) -> Iterator[Record]:
         raise InvalidRecord(f"{len(payload) - position} bytes are left after the {count} records of the batch")
 
 
+def read_records_from(payload: bytes, count: int, least: int) -> Iterator[Record]:
+    """As `read_records`, without the records whose offsets in the batch are below `least`: of those little is read."""
+    position = index = 0
+    try:
+        while index < count:
+            length, begin = read_length(payload, position)
+            _, at = read_varint(payload, begin + 1, LONG_BITS)
+            if read_varint(payload, at)[0] >= least:
+                break
+            index, position = index + 1, begin + length
+    except IndexError:
+        raise InvalidRecord(f"record {index} of {count} goes past the end of the batch") from None
+    yield from read_records(payload[position:], count - index)
+
+
 def _encode_headers(headers: tuple[Header, ...]) -> bytes:
     out = bytearray(varint(len(headers)))
     for key, value in headers:

@@ -65,6 +65,8 @@ class ApiFormat(NamedTuple):
     errors_before: tuple[int, Each] | None = None
     """A version, and where responses of older versions have the error."""
     unpack: str = ""
+    unpack_usual: str = ""
+    """Reads the form of a request that nearly all have, and gives None for any other."""
     pack: str = ""
     up: str = ""
     down: str = ""
@@ -104,19 +106,19 @@ API_FORMATS: Final[dict[ApiKey, ApiFormat]] = {
     ApiKey.OFFSET_COMMIT: ApiFormat(
         8,
         _PARTITIONS,
-        unpack="messages.offset_commit:unpack",
-        pack="messages.offset_commit:pack",
-        request="messages.offset_commit:OffsetCommitRequest",
-        response="messages.offset_commit:OffsetCommitResponse",
+        unpack="messages.groups.offset_commit:unpack",
+        pack="messages.groups.offset_commit:pack",
+        request="messages.groups.offset_commit:OffsetCommitRequest",
+        response="messages.groups.offset_commit:OffsetCommitResponse",
     ),
     ApiKey.OFFSET_FETCH: ApiFormat(
         6,
         Each("groups", "groups"),
         errors_before=(2, Each("groups", "groups", inside=Each("topics", "topics", inside=_INDEXES))),
-        up="messages.offset_fetch:up",
-        down="messages.offset_fetch:down",
-        request="messages.offset_fetch:OffsetFetchRequest",
-        response="messages.offset_fetch:OffsetFetchResponse",
+        up="messages.groups.offset_fetch:up",
+        down="messages.groups.offset_fetch:down",
+        request="messages.groups.offset_fetch:OffsetFetchRequest",
+        response="messages.groups.offset_fetch:OffsetFetchResponse",
     ),
     ApiKey.FIND_COORDINATOR: ApiFormat(
         3,
@@ -124,10 +126,19 @@ API_FORMATS: Final[dict[ApiKey, ApiFormat]] = {
         up="wire.shapes:find_coordinator_up",
         down="wire.shapes:find_coordinator_down",
     ),
-    ApiKey.JOIN_GROUP: ApiFormat(6, AtTop({"generation_id": -1}), pack="messages.join_group:pack"),
-    ApiKey.HEARTBEAT: ApiFormat(4, _TOP, pack="messages.heartbeat:pack"),
+    ApiKey.JOIN_GROUP: ApiFormat(
+        6,
+        AtTop({"generation_id": -1}),
+        unpack_usual="messages.groups.join_group:unpack_plain",
+        pack="messages.groups.join_group:pack",
+    ),
+    ApiKey.HEARTBEAT: ApiFormat(
+        4, _TOP, unpack_usual="messages.groups.heartbeat:unpack_idle", pack="messages.groups.heartbeat:pack"
+    ),
     ApiKey.LEAVE_GROUP: ApiFormat(4, _TOP, up="wire.shapes:leave_group_up", down="wire.shapes:leave_group_down"),
-    ApiKey.SYNC_GROUP: ApiFormat(4, _TOP, pack="messages.sync_group:pack"),
+    ApiKey.SYNC_GROUP: ApiFormat(
+        4, _TOP, unpack_usual="messages.groups.sync_group:unpack_plain", pack="messages.groups.sync_group:pack"
+    ),
     ApiKey.DESCRIBE_GROUPS: ApiFormat(5, Each("groups", "groups", name="group_id")),
     ApiKey.LIST_GROUPS: ApiFormat(3, _TOP),
     ApiKey.SASL_HANDSHAKE: ApiFormat(NEVER, _TOP),
@@ -158,7 +169,14 @@ API_FORMATS: Final[dict[ApiKey, ApiFormat]] = {
     ApiKey.WRITE_TXN_MARKERS: ApiFormat(
         1, Each("markers", "markers", inside=Each("topics", "topics", inside=_INDEXES))
     ),
-    ApiKey.TXN_OFFSET_COMMIT: ApiFormat(3, _PARTITIONS),
+    ApiKey.TXN_OFFSET_COMMIT: ApiFormat(
+        3,
+        _PARTITIONS,
+        unpack="messages.groups.txn_offset_commit:unpack",
+        pack="messages.groups.txn_offset_commit:pack",
+        request="messages.groups.txn_offset_commit:TxnOffsetCommitRequest",
+        response="messages.groups.txn_offset_commit:TxnOffsetCommitResponse",
+    ),
     ApiKey.DESCRIBE_ACLS: ApiFormat(2, _TOP),
     ApiKey.CREATE_ACLS: ApiFormat(2, Each("creations", "results")),
     ApiKey.DELETE_ACLS: ApiFormat(2, Each("filters", "filter_results")),
@@ -212,18 +230,44 @@ API_FORMATS: Final[dict[ApiKey, ApiFormat]] = {
         0, Each("transactional_ids", "transaction_states", name="transactional_id")
     ),
     ApiKey.LIST_TRANSACTIONS: ApiFormat(0, _TOP),
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: ApiFormat(0, _TOP, pack="messages.consumer_group_heartbeat:pack"),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: ApiFormat(
+        0,
+        _TOP,
+        unpack_usual="messages.groups.consumer_group_heartbeat:unpack_idle",
+        pack="messages.groups.consumer_group_heartbeat:pack",
+    ),
     ApiKey.CONSUMER_GROUP_DESCRIBE: ApiFormat(0, Each("group_ids", "groups", name="group_id")),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: ApiFormat(0, _TOP),
+    ApiKey.PUSH_TELEMETRY: ApiFormat(0, _TOP),
     ApiKey.LIST_CONFIG_RESOURCES: ApiFormat(0, _TOP, up="wire.shapes:list_config_resources_up"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ApiFormat(0, _TOPICS),
-    ApiKey.SHARE_FETCH: ApiFormat(0, _TOP),
-    ApiKey.SHARE_ACKNOWLEDGE: ApiFormat(0, _TOP),
+    ApiKey.SHARE_FETCH: ApiFormat(
+        0,
+        _TOP,
+        unpack="messages.shares.requests:unpack_fetch",
+        pack="messages.shares.responses:pack_fetch",
+        request="messages.shares.requests:ShareFetchRequest",
+        response="messages.shares.responses:ShareFetchResponse",
+    ),
+    ApiKey.SHARE_ACKNOWLEDGE: ApiFormat(
+        0,
+        _TOP,
+        unpack="messages.shares.requests:unpack_acknowledge",
+        pack="messages.shares.responses:pack_acknowledge",
+        request="messages.shares.requests:ShareAcknowledgeRequest",
+        response="messages.shares.responses:ShareAcknowledgeResponse",
+    ),
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: ApiFormat(0, _SHARE_STATES),
     ApiKey.READ_SHARE_GROUP_STATE: ApiFormat(0, _SHARE_STATES),
     ApiKey.WRITE_SHARE_GROUP_STATE: ApiFormat(0, _SHARE_STATES),
     ApiKey.DELETE_SHARE_GROUP_STATE: ApiFormat(0, _SHARE_STATES),
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: ApiFormat(0, _SHARE_STATES),
-    ApiKey.SHARE_GROUP_HEARTBEAT: ApiFormat(0, _TOP, pack="messages.consumer_group_heartbeat:pack"),
+    ApiKey.SHARE_GROUP_HEARTBEAT: ApiFormat(
+        0,
+        _TOP,
+        unpack_usual="messages.shares.heartbeat:unpack_idle",
+        pack="messages.groups.consumer_group_heartbeat:pack",
+    ),
     ApiKey.SHARE_GROUP_DESCRIBE: ApiFormat(0, Each("group_ids", "groups", name="group_id")),
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: ApiFormat(0, Each("groups", "groups")),
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: ApiFormat(0, _TOP),

@@ -19,9 +19,6 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Final, get_args, get_origin
 
-from kio.serial import entity_reader
-from kio.serial.errors import SerialError
-
 from barnabas.model.errors import InvalidFrame
 from barnabas.protocol.wire.framing import MAX_STRING
 from barnabas.protocol.wire.varint import read_uvarint, uvarint
@@ -29,6 +26,8 @@ from barnabas.protocol.wire.varint import read_uvarint, uvarint
 Bytes = Sequence[int]
 Walker = Callable[[Bytes, int, "Walk"], int]
 """Takes the message, a position and the state of the walk; returns the position after what it walked."""
+Reader = Callable[[bytes | memoryview, int, int], Any]
+"""Takes bytes, the position where a message starts, and how many elements it may have; returns the message."""
 
 MAX_ELEMENTS: Final = 100_000
 """Array elements in one request of a client: ten times what the largest real requests have, half a second of work."""
@@ -95,22 +94,39 @@ def check(message_class: type, data: memoryview, position: int, max_elements: in
     Raises InvalidFrame for a message whose counts and lengths cannot be true.
     """
     walk = Walk(max_elements)
-    end = _message_walker(message_class)(data, position, walk)
+    try:
+        end = _message_walker(message_class)(data, position, walk)
+    except IndexError:
+        raise InvalidFrame(f"the message ends after {len(data)} bytes, where a length must be") from None
     return walk.apply(data[:end])[position:]
 
 
 def read(message_class: type, data: bytes | memoryview, position: int, max_elements: int) -> Any:
     """The message of this class that starts at `position`; raises InvalidFrame if it is none."""
-    readable = check(message_class, memoryview(data), position, max_elements)
-    try:
-        return _reader(message_class)(readable.toreadonly(), 0)[0]
-    except (SerialError, ValueError, OverflowError) as error:
-        raise InvalidFrame(f"{message_class.__name__} cannot be read: {error}") from error
+    return reader(message_class)(data, position, max_elements)
 
 
 @cache
-def _reader(message_class: type) -> Callable[[memoryview, int], tuple[Any, int]]:
-    return entity_reader(message_class)
+def reader(message_class: type) -> Reader:
+    """What `read` is for one class of messages, composed once.
+
+    The part of kio that reads is loaded with the first: it takes half a megabyte and ten milliseconds, which a broker
+    need not spend before it listens.
+    """
+    from kio.serial import entity_reader
+    from kio.serial.errors import SerialError
+
+    read_walked: Callable[[memoryview, int], tuple[Any, int]] = entity_reader(message_class)
+    _message_walker(message_class)
+
+    def read_message(data: bytes | memoryview, position: int, max_elements: int) -> Any:
+        readable = check(message_class, memoryview(data), position, max_elements)
+        try:
+            return read_walked(readable.toreadonly(), 0)[0]
+        except (SerialError, ValueError, OverflowError) as error:
+            raise InvalidFrame(f"{message_class.__name__} cannot be read: {error}") from error
+
+    return read_message
 
 
 @cache
@@ -210,6 +226,9 @@ def _blob(flexible: bool, is_string: bool) -> Walker:
 
     def walk(data: Bytes, position: int, state: Walk) -> int:
         if flexible:
+            length = data[position]
+            if length < 0x80 and (end := position + (length or 1)) <= len(data):
+                return end  # as nearly always; a length counts its own byte, and null has no other
             length, position = read_uvarint(data, position)
             length -= 1
         else:
@@ -263,6 +282,8 @@ def _nullable(one: Walker) -> Walker:
 
 def _tags(known: dict[int, Walker]) -> Walker:
     def walk(data: Bytes, position: int, state: Walk) -> int:
+        if not data[position]:
+            return position + 1  # no tagged fields, as nearly always
         first = position
         count, position = read_uvarint(data, position)
         if not count:

@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import struct
 from dataclasses import fields, is_dataclass
-from functools import cache
+from functools import cache, partial
 from io import BytesIO
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args, get_origin
-
-from kio.index import load_request_schema, load_response_schema
-from kio.serial import entity_writer
 
 from barnabas.protocol.wire import bounds
 from barnabas.protocol.wire.api_table import API_FORMATS, load
@@ -42,6 +39,8 @@ def request_class(key: ApiKey, version: int) -> type:
         from barnabas.protocol.messages import inter_broker
 
         return inter_broker.REQUESTS[key.value]
+    from kio.index import load_request_schema  # here: it is large, and the first request needs it
+
     message_class: type = load_request_schema(key, version)
     return message_class
 
@@ -52,6 +51,8 @@ def response_class(key: ApiKey, version: int) -> type:
         from barnabas.protocol.messages import inter_broker
 
         return inter_broker.RESPONSES[key.value]
+    from kio.index import load_response_schema
+
     message_class: type = load_response_schema(key, version)
     return message_class
 
@@ -81,19 +82,27 @@ def decoder(key: ApiKey, version: int, newest: int) -> Decoder:
     """What reads requests of this version, as the class of the newest one."""
     form = API_FORMATS[key]
     if form.unpack:
-        unpack = load(form.unpack)
-        return lambda data, position: unpack(data, position, version)
+        return partial(load(form.unpack), version=version)
     message_class, target = request_class(key, version), handled_request_class(key, newest)
     most = bounds.MAX_INTERNAL_ELEMENTS if form.inter_broker else bounds.MAX_ELEMENTS
+    read = bounds.reader(message_class)
     up = load(form.up) if form.up else None
 
     def decode_message(data: memoryview, position: int) -> Any:
-        message = bounds.read(message_class, data, position, most)
+        message = read(data, position, most)
         if up is not None:
             message = up(message, version)
         return convert(message, target)
 
-    return decode_message
+    if not form.unpack_usual:
+        return decode_message
+    unpack_usual = load(form.unpack_usual)
+
+    def decode_usual(data: memoryview, position: int) -> Any:
+        request = unpack_usual(data, position, version)
+        return decode_message(data, position) if request is None else request
+
+    return decode_usual
 
 
 @cache
@@ -106,6 +115,8 @@ def encoder(key: ApiKey, version: int) -> Encoder:
         if down is None:
             return lambda correlation_id, response: pack(correlation_id, version, response)
         return lambda correlation_id, response: pack(correlation_id, version, down(response, version))
+    from kio.serial import entity_writer  # here, as in `bounds.reader`
+
     message_class, flexible_header = response_class(key, version), has_flexible_header(key, version)
     write: Callable[[BytesIO, Any], None] = entity_writer(message_class)
 

@@ -10,3 +10,8 @@ from kio.static.primitive import i32Timedelta
 NO_TIME: Final = i32Timedelta.parse(timedelta(0))
 """No throttling in most responses; in a ConsumerGroupHeartbeat of an error, no interval either."""
 MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def of_milliseconds(number: int) -> i32Timedelta:
+    """A time that takes 32 bits on the wire."""
+    return timedelta(milliseconds=number)  # type: ignore[return-value]  # a name for timedelta

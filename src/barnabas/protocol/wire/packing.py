@@ -18,12 +18,15 @@ INT16: Final = struct.Struct(">h")
 INT32: Final = struct.Struct(">i")
 NO_TAGS: Final = b"\0\0\0"
 """The tagged fields of a partition, of its topic and of the message: there are none."""
-_HEAD: Final = struct.Struct(">ii")
+NO_ID: Final = bytes(16)
+"""The id of a topic that is named otherwise."""
+HEAD: Final = struct.Struct(">ii")
+"""Size and correlation id: what a response begins with."""
 
 
 def start(correlation_id: int, flexible: bool) -> bytearray:
     """The frame of a response, up to the end of its header."""
-    out = bytearray(_HEAD.pack(0, correlation_id))
+    out = bytearray(HEAD.pack(0, correlation_id))
     if flexible:
         out.append(0)
     return out

@@ -29,6 +29,7 @@ __all__ = ["Finding", "Report", "Severity", "check"]
 _PARTITION: Final = re.compile(r"(.+)-(\d+)(\.[^.]+-future)?")
 _CHECKPOINTS: Final = ("recovery-point", "log-start", "replication", "cleaner")
 _CLEAN_STOP: Final = ".kafka_cleanshutdown"
+_TAKEN: Final = b"taken by a start\n"
 _GOING: Final = re.compile(r".+-(delete|stray)")
 
 
@@ -78,7 +79,7 @@ def _check_root(root: Path, report: Report) -> None:
             found[key] = extent
     for name, of_partitions in offsets.items():
         _check_ends(root / f"{name}-offset-checkpoint", of_partitions, found, report)
-    if (root / _CLEAN_STOP).exists():
+    if _was_clean(root):
         _check_starts(root, offsets["log-start"], found, report)
     properties = root / "meta.properties"
     if not properties.exists():
@@ -89,7 +90,13 @@ def _check_root(root: Path, report: Report) -> None:
 
 def _unread(root: Path, recovery_points: Mapping[tuple[str, int], int], key: tuple[str, int]) -> int | None:
     """The offset from which on the next start reads a log again; None after a clean stop."""
-    return None if (root / _CLEAN_STOP).exists() else recovery_points.get(key, 0)
+    return None if _was_clean(root) else recovery_points.get(key, 0)
+
+
+def _was_clean(root: Path) -> bool:
+    """Whether the last stop was clean, and no start came since."""
+    mark = root / _CLEAN_STOP
+    return mark.exists() and _TAKEN not in mark.read_bytes()
 
 
 def _read_offsets(path: Path, report: Report) -> dict[tuple[str, int], int]:

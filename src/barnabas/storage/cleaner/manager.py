@@ -59,6 +59,25 @@ class _PutOff(NamedTuple):
     """The failures that may be the log's fault."""
 
 
+class CleanerTotals:
+    """What all cleanings since the start did together."""
+
+    def __init__(self) -> None:
+        self.cleanings = 0
+        self.seconds = 0.0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.last: LastCleaning | None = None
+
+    def add(self, done: LastCleaning) -> None:
+        """Count one more."""
+        self.cleanings += 1
+        self.seconds += done.seconds
+        self.bytes_in += done.bytes_in
+        self.bytes_out += done.bytes_out
+        self.last = done
+
+
 class CleanerManager:
     """Cleans the logs of a broker, from as many threads as call it."""
 
@@ -74,6 +93,7 @@ class CleanerManager:
         """What is being cleaned, by name."""
         self._report_lock = threading.Lock()
         self._reports: dict[str, dict[str, PartitionReport]] = {}
+        self.totals = CleanerTotals()
 
     @property
     def uncleanable(self) -> dict[Log, str]:
@@ -198,6 +218,8 @@ class CleanerManager:
         self._report(log, None, reason)
 
     def _note(self, log: Log, done: LastCleaning) -> None:
+        with self._report_lock:
+            self.totals.add(done)
         logger.info(
             "Cleaned %s from offset %d to %d in %.1f s: %d of %d records and %d of %d bytes stay, %d keys.",
             log.tp,
@@ -234,7 +256,7 @@ class CleanerManager:
                 )
                 write_report(files, directory, reports)
             except OSError as error:
-                logger.warning("The report of the cleaner in %s was not written: %s.", directory, error)
+                logger.warning("Could not write the report of the cleaner in %s: %s", directory, error)
 
     def _forget_gone(self) -> None:
         """Drop what is remembered of logs that were deleted."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.model.log_config import NEVER
 from barnabas.storage.segments.file_names import LOG_SUFFIX, OFFSET_DIGITS
-from barnabas.storage.segments.segment import MAX_RELATIVE_OFFSET
+from barnabas.storage.segments.indexes import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -52,14 +52,21 @@ def swap_in(log: Log, store: LogDirectory, old: Sequence[Segment], group: Cleane
 
 
 def _unless_deleted(log: Log, work: Callable[[], None]) -> bool:
-    """Do something with the log's files; False if the partition was deleted meanwhile."""
-    try:
-        work()
-    except FileNotFoundError:
-        if not log.is_closed:
-            raise
-        return False
-    return True
+    """Do something with the log's files; False if the log was deleted or set aside meanwhile.
+
+    Its directory is then as a crash would leave it. It may have its name again soon, with other files under the names
+    of these: whoever gives it that name waits for the lock, and whoever has the lock asks first whether the log ended.
+    """
+    with log.durability.lock:
+        if log.is_closed:
+            return False
+        try:
+            work()
+        except FileNotFoundError:
+            if not log.is_closed:
+                raise
+            return False
+        return True
 
 
 def _make_it_count(log: Log, files: FileSystem, directory: str, prefix: str, group: CleanedGroup) -> None:

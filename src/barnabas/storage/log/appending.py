@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.model.errors import CorruptMessage, RecordListTooLarge, StorageFailed
+from barnabas.model.errors import CorruptMessage, RecordListTooLarge, StorageFailed, UnknownTopicOrPartition
 from barnabas.protocol.records.batch import (
     CONTROL,
     HEADER,
@@ -26,11 +26,12 @@ from barnabas.protocol.records.batch import (
 from barnabas.storage.log.runs import Run, read_run, run_of
 from barnabas.storage.producers.replaying import aborted_by
 from barnabas.storage.producers.state import MAX_SEQUENCE
-from barnabas.storage.segments.segment import MAX_RELATIVE_OFFSET, Segment
+from barnabas.storage.segments.indexes import MAX_RELATIVE_OFFSET
 from barnabas.storage.segments.segments import MARK_MS, Segments
 
 if TYPE_CHECKING:
     from barnabas.storage.log.log import Log
+    from barnabas.storage.segments.segment import Segment
 
 logger = logging.getLogger(__name__)
 
@@ -60,8 +61,23 @@ class Appender:
         """Load the log, and make the file that the next append goes to. Waits for the file system."""
         log = self._log
         segments = log.open()
-        with log.lock, log.store.writing(f"making a file of {log.path}"):
-            segments.make_file()
+        with log.durability.lock, log.store.writing(f"making a file of {log.path}"):
+            with log.lock:
+                log.check_open()
+                segment = segments.active
+                if segment.has_file:
+                    return
+                segments.is_making_file = True
+            is_made = False
+            try:
+                segment.create_file()
+                is_made = True
+            except FileNotFoundError as error:
+                log.check_open(error)
+                raise
+            finally:
+                with log.lock:
+                    segments.end_making_file(is_made=is_made)
 
     def append(
         self,
@@ -114,14 +130,16 @@ class Appender:
             if now_ms - segments.marked_ms > MARK_MS:
                 segments.mark(now_ms)
             try:
-                if not segment.has_room(size, last, timestamp):
+                if not segment.limits.has_room(segment.size, size, last, timestamp):
                     segment = self._segment_for(segments, base, size, last, timestamp, now_ms)
                     producer = None  # a new segment's snapshot has what was found above: it must not change any more
                 if attributes & CONTROL:
-                    self._write_control(segment, BatchHeader._make(header)._replace(base_offset=base), batch)
+                    self._write_control(segment, BatchHeader(base, *header[1:]), batch)
                 else:
                     segment.write(batch, size, base, last, timestamp)
             except OSError as error:
+                if isinstance(error, FileNotFoundError):
+                    log.check_open(error)  # it was set aside, and its directory has another name
                 raise store.fail(error, f"writing to {log.path}") from error
             try:
                 if leader_epoch > log.epochs.latest:
@@ -129,7 +147,7 @@ class Appender:
                 if producer is not None:
                     producer.add((sequence + delta) & MAX_SEQUENCE, last, delta, timestamp)
                 elif producer_id >= 0:
-                    log.producers.add(segment, BatchHeader._make(header)._replace(base_offset=base), batch)
+                    log.producers.add(segment, BatchHeader(base, *header[1:]), batch)
             except BaseException as error:
                 store.distrust(f"{log.path} has a batch at offset {base} that is not in memory: {error!r}")
                 raise
@@ -204,24 +222,25 @@ class Appender:
 
     def _segment_for(self, segments: Segments, base: int, size: int, last: int, timestamp: int, now_ms: int) -> Segment:
         """The active segment, after rolling to a new one if the batch belongs there; its file exists."""
-        self._check_cut(segments)
-        if segments.active.roll_due(size, last, timestamp, now_ms):
+        self._check_appendable(segments)
+        filled, limits = segments.active.size, segments.active.limits
+        if limits.roll_due(filled, size, last, timestamp, now_ms):
             self.roll(segments, base, now_ms)
-        elif segments.active.begins_to_end(size, timestamp) and segments.next_file is None:
-            self._log.store.background(self._make_next_file)
+        elif limits.begins_to_end(filled, size, timestamp) and segments.next_file is None:
+            self._log.store.background(self.make_next_file)
         segments.make_file()
         return segments.active
 
     def roll(self, segments: Segments, base_offset: int, now_ms: int) -> None:
         """Begin a new segment, unless the active one is empty. The caller has the log's lock."""
         log = self._log
-        self._check_cut(segments)
+        self._check_appendable(segments)
         if segments.roll(base_offset, now_ms):
             log.producers.note_snapshot(base_offset)
             logger.info("%s: rolled to a new segment at offset %d.", log.path, base_offset)
             log.store.background(lambda: log.durability.try_flush(base_offset))
 
-    def _make_next_file(self) -> None:
+    def make_next_file(self) -> None:
         """Make the file of the next segment ahead of time. Runs in a thread.
 
         If that fails, or is not done when the file is needed, the append makes it, and says what is wrong.
@@ -240,12 +259,23 @@ class Appender:
             log.store.files.remove(file.path)
         except OSError as error:
             if not log.is_closed:
-                logger.info("%s: the file of the next segment is made when it is needed: %s.", log.path, error)
+                logger.info(
+                    "Could not make the next segment file of %s ahead of time. It is made when it is needed: %s",
+                    log.path,
+                    error,
+                )
 
-    def _check_cut(self, segments: Segments) -> None:
-        """Refuse what comes after a cut that could not be synced, and have that tried again."""
+    def _check_appendable(self, segments: Segments) -> None:
+        """Refuse batches while others work on the files without the log's lock, and after a cut that was not synced.
+
+        Such a sync is tried again.
+        """
+        log = self._log
+        if segments.closing:
+            raise UnknownTopicOrPartition(f"{log.tp} is being closed")
+        if segments.is_making_file:
+            raise StorageFailed(f"the first file of {log.path} is being made: try again")
         if segments.cut_unsynced:
-            log = self._log
             log.store.background(log.durability.try_flush)
             raise StorageFailed(
                 f"{log.path} was truncated, and the truncation is not on disk yet. It is synced again now: try again"

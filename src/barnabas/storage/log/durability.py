@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import TYPE_CHECKING, Final
 
 from barnabas.model.errors import StorageFailed
@@ -82,7 +83,9 @@ class Durability:
             )
             if end <= start and not self.flusher.is_behind(segments, log.epochs):
                 return True
+        began = time.monotonic()
         complete = self.flusher.sync(plan, snapshots)
+        log.store.flush_times.add(time.monotonic() - began)
         with log.lock:
             if plan.truncations != log.truncations:
                 return False
@@ -99,7 +102,7 @@ class Durability:
         log = self._log
         snapshots = log.producers.snapshots
         with log.lock:
-            noted = {} if log.is_closed else snapshots.noted()
+            noted = {} if log.is_closed else snapshots.to_encode()
         encoded = {offset: producers.encode() for offset, producers in noted.items()}
         with log.lock:
             snapshots.keep_encoded(encoded)
@@ -139,12 +142,17 @@ class Durability:
         if log.log_end_offset == self.closed_at and not self.flusher.is_behind(segments, log.epochs):
             return
         active = segments.active
-        with log.lock, log.store.writing(f"closing {log.path}"):
+        with self.lock, log.store.writing(f"closing {log.path}"):
+            with log.lock:
+                segments.end_appends()
+                next_file = segments.take_next_file()
+                if log.log_end_offset > 0:
+                    log.producers.note_snapshot(log.log_end_offset)
+                segments.changes += 1
             active.finish_indexes()
-            segments.remove_next_file()
-            if log.log_end_offset > 0:
-                log.producers.write_snapshot(log.log_end_offset)
-            segments.changes += 1
+            if next_file is not None:
+                next_file.close()
+                log.store.files.remove(next_file.path)
         self.flush()
         with log.store.writing(f"closing {log.path}"):
             active.sync_indexes()

@@ -67,7 +67,7 @@ class LeaderEpochs:
             dropped.append(entries.pop())
         if any(entry.start_offset != start_offset for entry in dropped):
             logger.warning(
-                "%s: leader epoch %d at offset %d replaces conflicting epochs: %s.",
+                "%s: leader epoch %d at offset %d replaces the conflicting epochs %s.",
                 self._path,
                 epoch,
                 start_offset,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from barnabas.storage.directory import LogDirectory
     from barnabas.storage.log.epochs import EpochStart, LeaderEpochs
-    from barnabas.storage.producers.state import Snapshots
+    from barnabas.storage.producers.snapshots import Snapshots
     from barnabas.storage.segments.segment import Segment
     from barnabas.storage.segments.segments import Segments
 

@@ -1,10 +1,11 @@
 """One partition's log: batches in order, from the log start offset to the log end offset.
 
-Threads. Appends and everything else that changes the log happen on the event loop, one at a time under `lock`;
-retention takes old segments out from a thread under the same lock, and renames their files without it. A log is cut in
-a thread, while nobody leads or follows its partition. `flush` runs in a thread, and while it waits for the disk it
-holds no lock that the event loop takes. Methods that wait for the disk say so; the others do not wait, but for the
-first touch after a clean start, when the log is loaded.
+Threads. Appends and most else that changes the log happen on the event loop, one at a time under `lock`. Whoever works
+on the files in a thread holds `durability.lock` for that, and `lock` only while memory changes: the event loop takes
+`lock` all the time, so it is never held over a call that waits for the disk. There are two exceptions: a log is cut
+under it, in a thread, while nobody leads or follows its partition, and so nobody on the event loop takes it; and a
+segment that is begun gets the file that was made for it by a rename. Methods that wait for the disk say so; the others
+do not wait, but for the first touch after a clean start, when the log is loaded.
 
 `Log` has the lock, the offsets and the files, and is made of parts that keep one promise each:
 
@@ -123,7 +124,7 @@ class Log:
         self.lock = threading.Lock()
         """Held by whoever changes the log, for as long as memory changes; taken after `durability.lock`."""
         self.upkeep = threading.Lock()
-        """Held by whoever removes old segments, or cleans: the two must not cross."""
+        """Held by whoever removes old segments, cleans, or closes the log cleanly: these must not cross."""
         self.log_start_offset = log_start_offset
         self.log_end_offset = recovery_point
         self.recovery_point = recovery_point
@@ -203,7 +204,7 @@ class Log:
             try:
                 self._topic_id = checkpoints.read_topic_id(self.store.files, self.path)
             except DamagedCheckpoint as error:
-                logger.warning("The topic id of %s is unknown: %s.", self.path, error)
+                logger.warning("The topic id of %s is unknown: %s", self.path, error)
                 self._topic_id = NO_ID
         return self._topic_id
 
@@ -237,6 +238,12 @@ class Log:
         """Bytes of all segments."""
         return self.open().size
 
+    @property
+    def written_bytes(self) -> int:
+        """Bytes that were written since the log was loaded; it only grows."""
+        segments = self.loaded
+        return 0 if segments is None else segments.written_bytes
+
     def set_topic_id(self, topic_id: UUID) -> None:
         """Give the topic's id to a log that has none; InconsistentTopicId when it has another one."""
         if self.topic_id == NO_ID:
@@ -254,10 +261,23 @@ class Log:
             self.store.background(lambda: self.store.list_in_checkpoints(self))
         self.config = config
         self.appender.max_batch = config.segment_bytes
+        if self.loaded is None:
+            return
+        if self.lock.acquire(blocking=False):  # the event loop does not wait for a log that is being truncated
+            try:
+                self._use_config()
+            finally:
+                self.lock.release()
+        else:
+            self.store.background(self._use_config_later)
+
+    def _use_config(self) -> None:
         if self.loaded is not None:
-            with self.lock:
-                if self.loaded is not None:
-                    self.loaded.use(self.config)
+            self.loaded.use(self.config)
+
+    def _use_config_later(self) -> None:
+        with self.lock:
+            self._use_config()
 
     # Loading
 
@@ -439,34 +459,40 @@ class Log:
     # Closing
 
     def close(self) -> None:
-        """Flush, and write what makes the next start cheap: indexes, a snapshot, the epochs. Waits for the disk."""
-        if self.loaded is not None:
-            if self.config.compact:
-                with self.store.writing(f"closing {self.path}"):
-                    remove_cleaned(self.store.files, self.path)
-            self.durability.finish(self.loaded)
-        self.abandon()
+        """Flush, and write what makes the next start cheap: indexes, a snapshot, the epochs. Waits for the disk.
+
+        Also for whoever has the upkeep: `.cleaned` files under a running cleaner are not left over, and without them a
+        replacement that is undone would count at the next start.
+        """
+        with self.upkeep:
+            if self.loaded is not None:
+                if self.config.compact:
+                    with self.store.writing(f"closing {self.path}"):
+                        remove_cleaned(self.store.files, self.path)
+                self.durability.finish(self.loaded)
+            self.abandon()
 
     def abandon(self) -> None:
         """Close the files and nothing else, as when the directory failed."""
-        with self.lock:
-            self._close_files()
+        self._close_files()
 
     def mark_deleted(self, path: str) -> None:
         """The partition is deleted: rename its directory to `path` and take no more calls.
 
         A flush that is under way may go on for a while; before the name is used again, `wait_for_flush`.
         """
-        with self.lock:
-            segments = self._close_files()
-            with self.store.writing(f"renaming {self.path}", removes=True):
-                self.store.files.rename(self.path, path)
-            if segments is not None:
-                segments.set_directory(path)
+        segments = self._close_files()
+        with self.store.writing(f"renaming {self.path}", removes=True):
+            self.store.files.rename(self.path, path)
+        if segments is not None:
+            segments.set_directory(path)
 
     def _close_files(self) -> Segments | None:
-        self.is_closed = True
-        segments, self.loaded = self.loaded, None
+        with self.lock:
+            self.is_closed = True
+            segments, self.loaded = self.loaded, None
+            if segments is not None:
+                segments.end_appends()  # also of whoever has found them before
         if segments is not None:
             segments.close()
         return segments

@@ -14,7 +14,8 @@ from barnabas.model.errors import ApiError, OutOfOrderSequence
 from barnabas.protocol.records.batch import CONTROL, HEADER_SIZE, TRANSACTIONAL
 from barnabas.storage.producers.recall import ReadBackNeeded, read_back
 from barnabas.storage.producers.replaying import replay
-from barnabas.storage.producers.state import ProducerStates, Snapshots
+from barnabas.storage.producers.snapshots import Snapshots
+from barnabas.storage.producers.state import ProducerStates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -175,19 +176,14 @@ class LogProducers:
             self.has_aborted = self.has_aborted or not segment.txn_index.is_empty
 
     def note_snapshot(self, offset: int) -> None:
-        """A segment begins at `offset`: have a snapshot of the producers as of there written by the next flush."""
+        """A segment begins at `offset`, or the log is closed: the next flush writes a snapshot of the producers."""
         self.states.end_offset = offset
         self.snapshots.note(self.states)
 
     def thaw(self) -> None:
         """Put the producers together again, if no snapshot of them is still to be encoded."""
-        if not self.snapshots.noted():
+        if not self.snapshots.to_encode():
             self.states.thaw()
-
-    def write_snapshot(self, offset: int) -> None:
-        """Write a snapshot of the producers as of `offset`, the log's end."""
-        self.states.end_offset = offset
-        self.snapshots.take(self.states, sync=False)
 
     def truncate_to(self, states: ProducerStates, offset: int, end_offset: int) -> None:
         """The log was cut at `offset`, and ends at `end_offset`: `states` is what the rest says."""

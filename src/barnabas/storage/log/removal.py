@@ -41,17 +41,21 @@ class Removal:
             return log.log_start_offset
 
     def remove_segments(self, expired: Expired, now_ms: int) -> int:
-        """See Log.remove_segments. The log's lock is not held over the renames: appends go on.
+        """See Log.remove_segments. The log's lock is held neither over the renames nor while a file is made.
 
-        The flush lock is, so that the log is not cut, which could use the names of what is removed again.
+        So appends go on. The flush lock is held, so that the log is not cut, which could use the names of what is
+        removed again.
         """
         log = self._log
         segments = log.open()
         with log.durability.lock:
+            if expired.count >= len(segments.all) and log.log_end_offset == expired.end_offset:
+                log.appender.make_next_file()
             with log.lock:
-                if log.is_closed or log.truncations != expired.truncations:
+                if log.is_closed or segments.closing or log.truncations != expired.truncations:
                     return 0
-                if expired.count >= len(segments.all) and log.log_end_offset == expired.end_offset:
+                takes_all = expired.count >= len(segments.all) and log.log_end_offset == expired.end_offset
+                if takes_all and segments.next_file is not None:  # else it stays for now: nothing is opened here
                     with log.store.writing(f"writing to {log.path}"):
                         log.appender.roll(segments, log.log_end_offset, now_ms)
             with log.store.writing(f"removing segments of {log.path}", removes=True):
@@ -104,14 +108,28 @@ class Removal:
         return segments.holds(old)
 
     def replace_segments(self, old: Sequence[Segment], sizes: Mapping[str, int], truncations: int) -> bool:
-        """See Log.replace_segments."""
+        """See Log.replace_segments. As in `remove_segments`, files get their names without the log's lock.
+
+        The log may be set aside meanwhile. Its directory is then as a crash would leave it, and nobody uses its name
+        before this is done.
+        """
         log = self._log
-        with log.lock:
-            segments = log.loaded
-            if segments is None or not self.is_as_planned(old, truncations):
+        with log.durability.lock:
+            with log.lock:
+                segments = log.loaded
+                if segments is None or not self.is_as_planned(old, truncations):
+                    return False
+            try:
+                replacement = segments.prepare_replacement(old, sizes)
+                with log.lock:
+                    segments.replace(replacement)
+                    snapshots = log.producers.snapshots.forget(segment.base_offset for segment in old[1:])
+                    log.producers.has_aborted = any(not segment.txn_index.is_empty for segment in segments.all)
+                segments.drop_replaced(replacement)
+                for path in snapshots:
+                    log.store.files.remove(path)
+            except FileNotFoundError:
+                if not log.is_closed:
+                    raise
                 return False
-            segments.replace(old, sizes)
-            for segment in old[1:]:
-                log.producers.snapshots.remove(segment.base_offset)
-            log.producers.has_aborted = any(not segment.txn_index.is_empty for segment in segments.all)
             return True

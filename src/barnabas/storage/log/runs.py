@@ -7,7 +7,7 @@ many. They are gone over once before anything is written, since the time that fo
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.model.errors import CorruptMessage, OffsetOutOfRange
 from barnabas.protocol.records.batch import CONTROL, CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
     from barnabas.model.ids import TopicPartition
     from barnabas.storage.segments.segment import Segment
+
+
+LENGTH_START: Final = 8
+"""Where a batch says how long it is, after its offset."""
 
 
 class Run(NamedTuple):
@@ -46,9 +50,24 @@ class Run(NamedTuple):
 
     def fits(self, segment: Segment) -> bool:
         """Whether all batches surely belong into this segment; if not, each must be looked at for itself."""
-        return len(self.headers) <= segment.entries_left and segment.has_room(
-            self.size, self.last_offset, self.max_timestamp
+        return len(self.headers) <= segment.limits.entries_left and segment.limits.has_room(
+            segment.size, self.size, self.last_offset, self.max_timestamp
         )
+
+
+def first_batches(data: memoryview, most: int) -> tuple[int, int]:
+    """Where the first `most` batches of `data` end, and how many that are; at the end if there are no more.
+
+    From what is no batch on all counts as one: whoever reads it says what is wrong.
+    """
+    position, size, count = 0, len(data), 0
+    while count < most and position + HEADER_SIZE <= size:
+        length = int.from_bytes(data[position + LENGTH_START : position + LOG_OVERHEAD], "big")
+        if length < HEADER_SIZE - LOG_OVERHEAD:
+            return size, count + 1
+        position += LOG_OVERHEAD + length
+        count += 1
+    return (position, count) if count == most and position < size else (size, count)
 
 
 def run_of(header: BatchHeader) -> Run:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from barnabas.protocol.records.batch import CONTROL, HEADER_SIZE, TRANSACTIONAL, BatchHeader
 from barnabas.protocol.records.control import ControlType, control_type, read_marker
 from barnabas.protocol.records.records import read_records
-from barnabas.storage.producers.state import ProducerStates, Snapshots
+from barnabas.storage.producers.state import ProducerStates
 from barnabas.storage.segments.segments import segment_number
 from barnabas.storage.segments.txn_index import AbortedTransaction
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from barnabas.protocol.records.control import EndOfTransaction
+    from barnabas.storage.producers.snapshots import Snapshots
     from barnabas.storage.producers.state import CompletedTransaction
     from barnabas.storage.segments.segment import Segment
     from barnabas.storage.segments.txn_index import TransactionIndex

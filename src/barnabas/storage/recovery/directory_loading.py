@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.storage import checkpoints, strays
@@ -20,7 +19,7 @@ from barnabas.storage.names import moved_from, partition_of
 from barnabas.storage.recovery.loading import NO_GAP_IS_DAMAGE, TornLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from concurrent.futures import Executor
 
     from barnabas.model.ids import TopicPartition
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Checkpoints:
+class _Checkpoints(NamedTuple):
     """What the checkpoints of a directory said when the broker started."""
 
     recovery_points: dict[TopicPartition, int]
@@ -54,6 +52,23 @@ class LoadedDirectory(NamedTuple):
     clean: bool
 
 
+class RecoveryProgress:
+    """How far the loading of logs is, for those who watch it from other threads."""
+
+    __slots__ = ("loaded", "logs")
+
+    def __init__(self) -> None:
+        self.logs = 0
+        """Logs of the directories that were looked at so far."""
+        self.loaded = 0
+
+    def count(self, logs: Iterable[Log]) -> Iterator[Log]:
+        """The same logs, each counted when it is there."""
+        for log in logs:
+            self.loaded += 1
+            yield log
+
+
 class DirectoryLoader:
     """Loads the logs of log directories."""
 
@@ -70,6 +85,7 @@ class DirectoryLoader:
         self._default_config = default_config
         self._threads = threads
         self._make_executor = make_executor
+        self.progress = RecoveryProgress()
 
     def load(self, store: LogDirectory, configs: Mapping[str, LogConfig]) -> LoadedDirectory:
         """Load the logs of a directory; `configs` are the settings of topics that differ from the default.
@@ -91,10 +107,11 @@ class DirectoryLoader:
                 return _open_closed(tp, store, path, config, found)
             return self._recover(tp, store, path, config, found)
 
+        self.progress.logs += len(partitions)
         if clean or self._threads == 1:
-            return LoadedDirectory(list(map(load, partitions)), clean)
+            return LoadedDirectory(list(self.progress.count(map(load, partitions))), clean)
         with self._make_executor(self._threads, "barnabas-recovery") as threads:
-            return LoadedDirectory(list(threads.map(load, partitions)), clean)
+            return LoadedDirectory(list(self.progress.count(threads.map(load, partitions))), clean)
 
     def _read_checkpoints(self, store: LogDirectory) -> _Checkpoints:
         found = {name: store.read_checkpoint(name) for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANED)}

@@ -28,11 +28,13 @@ from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import DamagedCheckpoint
 from barnabas.storage.log.epochs import LeaderEpochs
 from barnabas.storage.producers.replaying import ended_after, load_producers, replay
-from barnabas.storage.producers.state import ProducerStates, Snapshots
+from barnabas.storage.producers.snapshots import Snapshots
+from barnabas.storage.producers.state import ProducerStates
 from barnabas.storage.recovery.index_repair import IndexBuilder, ensure_indexes, repair_indexes
 from barnabas.storage.recovery.leftovers import clear_leftovers
 from barnabas.storage.recovery.scan import Scan
-from barnabas.storage.segments.segment import MAX_RELATIVE_OFFSET, Segment, Tail
+from barnabas.storage.segments.indexes import MAX_RELATIVE_OFFSET
+from barnabas.storage.segments.segment import Segment, Tail
 from barnabas.storage.segments.segments import segment_number
 
 if TYPE_CHECKING:
@@ -237,7 +239,7 @@ def _load_epochs(directory: LogDirectory, path: str, segments: Sequence[Segment]
             return LeaderEpochs(found, path)
         logger.warning("The leader epochs of %s are read from its batches: its checkpoint has none.", path)
     except DamagedCheckpoint as error:
-        logger.warning("The leader epochs of %s are read from its batches: %s.", path, error)
+        logger.warning("The leader epochs of %s are read from its batches: %s", path, error)
     epochs = LeaderEpochs(path=path)
     with suppress(CorruptMessage):  # recovery, or whoever reads there, finds it, too
         for segment in segments:

@@ -36,10 +36,12 @@ from barnabas.storage.directory import LogDirectory
 from barnabas.storage.file_pool import FilePool
 from barnabas.storage.files import FileSystem
 from barnabas.storage.log.epochs import LeaderEpochs
-from barnabas.storage.producers.state import ProducerStates, Snapshots
+from barnabas.storage.producers.snapshots import Snapshots
+from barnabas.storage.producers.state import ProducerStates
 from barnabas.storage.recovery.leftovers import clear_leftovers
 from barnabas.storage.recovery.loading import Hole, find_hole
-from barnabas.storage.segments.segment import MAX_RELATIVE_OFFSET, Segment
+from barnabas.storage.segments.indexes import MAX_RELATIVE_OFFSET
+from barnabas.storage.segments.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 _BLOCK: Final = 32
 _GUESSES: Final = 3
 _PENDING: Final = 256
-_MAX_RELATIVE: Final = 2**31 - 1
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+"""Offsets are kept relative to the segment's base, in four bytes."""
 
 
 class KeptEntries(NamedTuple):
@@ -274,7 +275,7 @@ class OffsetIndex(_Index):
 
     def lookup(self, offset: int, *, cached: bool = False) -> tuple[int, int]:
         """Offset and position of the last entry at or before `offset`; the segment's start when there is none."""
-        found = self._floor(min(offset - self.base_offset, _MAX_RELATIVE), cached=cached)
+        found = self._floor(min(offset - self.base_offset, MAX_RELATIVE_OFFSET), cached=cached)
         return (self.base_offset, 0) if found is None else (self.base_offset + found[0], found[1])
 
     def offset_after(self, position: int, *, cached: bool = False) -> int | None:

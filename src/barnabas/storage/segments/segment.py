@@ -29,6 +29,7 @@ from barnabas.storage.segments.file_names import (
     TXN_INDEX_SUFFIX,
 )
 from barnabas.storage.segments.indexes import OffsetIndex, TimeIndex
+from barnabas.storage.segments.rolling import RollLimits
 from barnabas.storage.segments.txn_index import TransactionIndex
 
 if TYPE_CHECKING:
@@ -42,15 +43,8 @@ if TYPE_CHECKING:
     from barnabas.storage.segments.cut import Cut
     from barnabas.storage.segments.txn_index import AbortedTransaction
 
-MAX_RELATIVE_OFFSET: Final = 2**31 - 1
-"""Offsets are kept relative to the segment's base, in four bytes."""
-
 _RECENT: Final = 256
-_LAST_PART: Final = 8
-_LAST_MS: Final = 60_000
-"""A segment is ending in the last eighth of its bytes and of its time, and at most so long before that is over."""
-_BY_CLOCK: Final = -2
-"""Less than any timestamp: when the first batch has none, the clock says when to roll."""
+_MOST_RECENT: Final = 2 * _RECENT
 
 
 class FileSlice(NamedTuple):
@@ -81,27 +75,20 @@ class Segment:
     """One segment of a log; `sealed` once a later one exists."""
 
     __slots__ = (
-        "_age_limit",
         "_append",
-        "_entries_left",
         "_files",
         "_first_timestamp",
-        "_full_at",
-        "_is_ending",
         "_largest",
-        "_last_possible",
-        "_max_ms",
+        "_owner",
         "_pool",
         "_prefix",
         "_recent",
-        "_roll_after",
         "_since_index",
-        "_size_limit",
         "base_offset",
-        "created_ms",
         "file",
         "has_file",
         "index_interval",
+        "limits",
         "offset_index",
         "sealed",
         "size",
@@ -117,6 +104,7 @@ class Segment:
         self._pool = pool
         self._files = pool.files
         self._append = pool.files.append
+        self._owner = pool.owner
         self._prefix = f"{directory}/{base_offset:020d}"
         self.base_offset = base_offset
         self.size = sizes.get(LOG_SUFFIX, 0)
@@ -129,7 +117,6 @@ class Segment:
             pool.files, pool.handle(self._prefix + TIME_INDEX_SUFFIX), base_offset, sizes.get(TIME_INDEX_SUFFIX)
         )
         self.txn_index = TransactionIndex(pool.files, self._prefix + TXN_INDEX_SUFFIX, sizes.get(TXN_INDEX_SUFFIX, 0))
-        self.created_ms = now_ms
         self.sealed = False
         self.synced = False
         """Sealed, and log and indexes are on disk; set by whoever holds the log's lock."""
@@ -137,16 +124,7 @@ class Segment:
         self._first_timestamp: int | None = None
         self._since_index = 0
         self.index_interval = config.index_interval_bytes
-        self._entries_left = 0
-        self._is_ending = False
-        self._size_limit = 0
-        self._age_limit = _BY_CLOCK
-        """In bytes and as a timestamp: what would go past them belongs into the next segment."""
-        self._full_at = 0
-        self._roll_after = _BY_CLOCK
-        """What `has_room` looks at: the limits, and while the segment is not known to be ending, something less."""
-        self._last_possible = base_offset + MAX_RELATIVE_OFFSET
-        self._max_ms = 0
+        self.limits = RollLimits(base_offset, now_ms)
         self._recent = array("q"), array("q")
 
     @classmethod
@@ -156,9 +134,13 @@ class Segment:
 
     def make_file(self) -> None:
         """Make the log file; files of that name, left over from a crash, are removed."""
+        self.create_file()
+        self.has_file = True
+
+    def create_file(self) -> None:
+        """As `make_file`, but it is not used yet. Needs no lock."""
         self._remove_files()
         self._files.close(self._files.open(self.path, create=True))
-        self.has_file = True
 
     def prepare_file(self) -> None:
         """Make the log file under another name, while an older segment still has its own."""
@@ -185,67 +167,15 @@ class Segment:
         self.txn_index.reset()
 
     def activate(self, config: LogConfig, jitter_ms: int) -> None:
-        """Make ready for appending: `roll_due` says when the segment has reached a limit of `config`."""
+        """Make ready for appending: `limits` say when the segment is full."""
         self.index_interval = config.index_interval_bytes
-        self._is_ending = False
-        self._size_limit = config.segment_bytes
-        self._full_at = config.segment_bytes - config.segment_bytes // _LAST_PART
-        self._max_ms = config.roll_ms - jitter_ms
-        self._entries_left = min(  # one entry of the time index is kept for sealing
+        entries_left = min(  # one entry of the time index is kept for sealing
             config.segment_index_bytes // self.offset_index.ENTRY.size - self.offset_index.entries,
             config.segment_index_bytes // self.time_index.ENTRY.size - 1 - self.time_index.entries,
         )
-        if self._entries_left <= 0:
-            self.block()
+        self.limits.apply(config, jitter_ms, entries_left)
         if self.size:
-            self._set_roll_after()
-
-    def block(self) -> None:
-        """Have room for nothing, until `activate` is called again."""
-        self._full_at = self._size_limit = 0
-
-    def _set_roll_after(self) -> None:
-        first = self.first_timestamp
-        self._roll_after = self._age_limit = first + self._max_ms if first >= 0 else _BY_CLOCK
-        if first >= 0 and not self._is_ending:
-            self._roll_after -= min(self._max_ms // _LAST_PART, _LAST_MS)
-
-    @property
-    def entries_left(self) -> int:
-        """How many entries the indexes may still get."""
-        return self._entries_left
-
-    def has_room(self, size: int, last_offset: int, max_timestamp: int) -> bool:
-        """Whether a batch, or several that are so large together, belongs here for sure; if not, `roll_due` knows."""
-        return (
-            0 < self.size <= self._full_at - size
-            and last_offset <= self._last_possible
-            and max_timestamp <= self._roll_after
-        )
-
-    def roll_due(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        """Whether a batch of `size` bytes, up to `last_offset` and `max_timestamp`, belongs into a new segment.
-
-        Age counts by timestamps: that of the first batch and that of the new one. Without timestamps, by the clock.
-        """
-        if last_offset > self._last_possible:
-            return True
-        if self.size == 0:
-            return False
-        if self.size + size > self._size_limit:
-            return True
-        if self._age_limit == _BY_CLOCK:
-            return now_ms - self.created_ms > self._max_ms
-        return max_timestamp > self._age_limit
-
-    def begins_to_end(self, size: int, max_timestamp: int) -> bool:
-        """Whether such a batch, which still belongs here, is the first in the segment's last part. True once."""
-        is_late = self._roll_after != _BY_CLOCK and max_timestamp > self._roll_after
-        if self._is_ending or not (is_late or self.size + size > self._full_at):
-            return False
-        self._is_ending = True
-        self._full_at, self._roll_after = self._size_limit, self._age_limit
-        return True
+            self.limits.count_age_from(self.first_timestamp)
 
     @property
     def path(self) -> str:
@@ -274,7 +204,7 @@ class Segment:
     def retention_timestamp(self) -> int:
         """What retention.ms is counted from: the largest timestamp, or else when the file was written. Reads files."""
         largest = self.largest_timestamp.timestamp
-        return largest if largest >= 0 else self._files.modified_ms(self.file.path)
+        return largest if largest >= 0 else self._pool.modified_ms(self.file)
 
     def write(
         self,
@@ -309,6 +239,8 @@ class Segment:
         file.writing = True  # before looking at its pin: from here on the pool leaves the descriptor open
         try:
             fd = file.fd if file.pinned else file.pin()
+            if self._owner(fd) is not file:
+                self._pool.check_owner(file, fd)  # which ends the process
             if self.offset_index.block_full:
                 self.write_indexes()
             try:
@@ -328,23 +260,21 @@ class Segment:
         position = self.size
         if position == 0:
             self._first_timestamp = max_timestamp
-            self._set_roll_after()
+            self.limits.count_age_from(max_timestamp)
         largest = self._largest or self.largest_timestamp
         if max_timestamp > largest[0]:
             self._largest = largest = max_timestamp, last_offset
         if self._since_index > self.index_interval:
             self.offset_index.append(last_offset, position)
             self.time_index.append(largest[0], largest[1])
-            self._entries_left -= 1
-            if self._entries_left <= 0:
-                self.block()
+            self.limits.use_entry()
             self._since_index = size
         else:
             self._since_index += size
         starts, positions = self._recent
         starts.append(start)
         positions.append(position)
-        if len(starts) > 2 * _RECENT:
+        if len(starts) > _MOST_RECENT:
             self._recent = starts[_RECENT:], positions[_RECENT:]
         self.size = position + size
 

@@ -7,7 +7,6 @@ it is replaced, never changed, and segments that were removed can be read until 
 
 from __future__ import annotations
 
-import random
 from bisect import bisect_right
 from operator import is_
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from barnabas.model.log_config import LogConfig
+    from barnabas.protocol.records.batch import BatchHeader
     from barnabas.storage.directory import LogDirectory
     from barnabas.storage.file_pool import FileHandle
     from barnabas.storage.segments.cut import Cut
@@ -41,8 +41,26 @@ class ReadResult(NamedTuple):
     aborted: Sequence[AbortedTransaction] = ()
     """The aborted transactions with records in it, where they were asked for."""
 
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Whether the records of a batch in it were aborted; only where aborted transactions were asked for."""
+        if not self.aborted or not header.is_transactional or header.is_control:
+            return False
+        return any(
+            each.producer_id == header.producer_id and each.first_offset <= header.base_offset <= each.last_offset
+            for each in self.aborted
+        )
+
 
 NOTHING: Final = ReadResult((), 0)
+
+
+class Replacement(NamedTuple):
+    """A segment that takes the place of others."""
+
+    old: Sequence[Segment]
+    new: Segment
+    marked: Sequence[str]
+    """The files of the old ones, as they are called now."""
 
 
 def segment_number(segments: Sequence[Segment], offset: int) -> int:
@@ -79,10 +97,13 @@ class Segments:
         "_path",
         "_store",
         "_warm_from",
+        "_written_before",
         "active",
         "all",
         "changes",
+        "closing",
         "cut_unsynced",
+        "is_making_file",
         "marked_ms",
         "next_file",
     )
@@ -94,6 +115,8 @@ class Segments:
         self._jitter_ms = 0
         self._marked_size = 0
         self._warm_from = 0
+        self._written_before: int | None = None
+        """Added to the size of the active segment, it gives the bytes that were written."""
         self.all: tuple[Segment, ...] = ()
         self.active: Segment
         self.changes = 0
@@ -102,27 +125,38 @@ class Segments:
         """When mark() was last called; whoever appends does so every MARK_MS."""
         self.cut_unsynced = False
         """Whether segments were cut, and the disk may still have what is gone: the active one has no room till then."""
+        self.closing = False
+        """Whether the log is being closed: the active segment has no room any more."""
+        self.is_making_file = False
+        """Whether a thread makes the active segment's file: nobody else may, nor write to it, till then."""
         self.next_file: FileHandle | None = None
         """An empty file for the next segment, whose name does not count; None if it was not made yet."""
         self._set(tuple(segments))
 
     def _set(self, segments: tuple[Segment, ...]) -> None:
+        written = 0 if self._written_before is None else self._written_before + self.active.size
+        self._written_before = written - segments[-1].size
         self.all = segments
         self.active = segments[-1]
         self._warm_from = self._marked_size = self.active.size
-        jitter_ms = min(self._config.segment_jitter_ms, self._config.roll_ms)
-        self._jitter_ms = random.randrange(jitter_ms) if jitter_ms > 0 else 0
+        self._jitter_ms = _random_part(min(self._config.segment_jitter_ms, self._config.roll_ms))
         self._activate()
 
     def _activate(self) -> None:
         self.active.activate(self._config, self._jitter_ms)
-        if self.cut_unsynced:
-            self.active.block()
+        if self.cut_unsynced or self.closing:
+            self.active.limits.block()
 
     @property
     def size(self) -> int:
         """Bytes of all segments."""
         return sum(segment.size for segment in self.all)
+
+    @property
+    def written_bytes(self) -> int:
+        """Bytes that were written since the log was loaded. It never shrinks, whatever is removed or cut."""
+        assert self._written_before is not None
+        return self._written_before + self.active.size
 
     def use(self, config: LogConfig) -> None:
         """Use these settings from now on."""
@@ -142,6 +176,13 @@ class Segments:
         """Make the active segment's file, if it has none yet."""
         if not self.active.has_file:
             self.active.make_file()
+            self.changes += 1
+
+    def end_making_file(self, *, is_made: bool) -> None:
+        """A thread has made the active segment's file, or could not."""
+        self.is_making_file = False
+        if is_made:
+            self.active.has_file = True
             self.changes += 1
 
     def roll(self, base_offset: int, now_ms: int) -> bool:
@@ -194,12 +235,15 @@ class Segments:
             raise
         return file
 
-    def remove_next_file(self) -> None:
-        """Remove the file that was made for the next segment, if there is one."""
+    def take_next_file(self) -> FileHandle | None:
+        """The file that was made for the next segment, if there is one: the caller removes it."""
         file, self.next_file = self.next_file, None
-        if file is not None:
-            file.close()
-            self._store.files.remove(file.path)
+        return file
+
+    def end_appends(self) -> None:
+        """The log is being closed: nothing more is written to the active segment."""
+        self.closing = True
+        self.active.limits.block()
 
     # Reading
 
@@ -301,10 +345,13 @@ class Segments:
 
     def drop(self, taken: Iterable[Segment]) -> None:
         """Rename the files of segments that were taken out, to be removed later. Needs no lock."""
-        due_ms = self._store.clock.now_ms() + self._config.file_delete_delay_ms
         for segment in taken:
             segment.close()
-            self._store.discard(tuple(segment.mark_deleted()), due_ms)
+            self._discard(segment.mark_deleted())
+
+    def _discard(self, paths: Iterable[str]) -> None:
+        due_ms = self._store.clock.now_ms() + self._config.file_delete_delay_ms
+        self._store.discard(tuple(paths), due_ms)
 
     def holds(self, segments: Sequence[Segment]) -> bool:
         """Whether `segments` are there, one after another, with another one after them."""
@@ -312,18 +359,34 @@ class Segments:
         following = self.all[first : first + len(segments) + 1]
         return len(following) > len(segments) and all(map(is_, following, segments))
 
-    def replace(self, old: Sequence[Segment], sizes: Mapping[str, int]) -> None:
-        """Put the segment in `.swap` files, which have these `sizes`, in the place of `old`; it is on disk."""
-        first = segment_number(self.all, old[0].base_offset)
-        self._drop(old)
+    def prepare_replacement(self, old: Sequence[Segment], sizes: Mapping[str, int]) -> Replacement:
+        """Give the segment in `.swap` files, which have these `sizes` and are on disk, the names of `old`.
+
+        Readers go on with the old ones, which have other names from now on, until `replace`. Needs no lock.
+        """
+        for segment in old:
+            segment.txn_index.entries()  # from here on in memory: it has no handle, which a reader would find it by
+        marked = [path for segment in old for path in segment.mark_deleted()]
         now_ms = self._store.clock.now_ms()
         new = Segment(self._store.pool, self._path, old[0].base_offset, sizes, self._config, now_ms)
         for suffix in sizes:
             final = f"{self._path}/{file_name(new.base_offset, suffix)}"
             self._store.files.rename(final + SWAP_SUFFIX, final)
         new.sealed = new.synced = True
+        return Replacement(old, new, marked)
+
+    def replace(self, replacement: Replacement) -> None:
+        """Put the new segment in the place of the old ones, which are still there."""
+        old, new, _ = replacement
+        first = segment_number(self.all, old[0].base_offset)
         self.all = (*self.all[:first], new, *self.all[first + len(old) :])
         self.changes += 1
+
+    def drop_replaced(self, replacement: Replacement) -> None:
+        """Have the files of segments that were replaced removed later. Needs no lock."""
+        for segment in replacement.old:
+            segment.close()
+        self._discard(replacement.marked)
 
     def _drop(self, segments: Iterable[Segment]) -> None:
         """Rename the segments' files, to be removed later."""
@@ -342,6 +405,15 @@ class Segments:
         """The directory was renamed."""
         for segment in self.all:
             segment.set_directory(path)
+
+
+def _random_part(most_ms: int) -> int:
+    """Less than this, so that logs do not all begin a segment at once (log.roll.jitter.ms, which few set)."""
+    if most_ms <= 0:
+        return 0
+    import random
+
+    return random.randrange(most_ms)
 
 
 def _end_position(segment: Segment, size: int, up_to: int, cached: bool) -> int:

@@ -87,7 +87,14 @@ class TransactionIndex:
         path = ""
         while path != self.path:  # renamed meanwhile: what was read may be another segment's, which has the name now
             path = self.path
-            data = self._files.read_file(path)
+            try:
+                data = self._files.read_file(path)
+            except FileNotFoundError:
+                if path != self.path:
+                    continue
+                data = self._data  # whoever replaces the segment has read it before the name goes
+                if len(data) < expected:
+                    raise
         if len(data) < expected:
             raise CorruptMessage(f"{self.path} has {len(data)} bytes instead of {expected}").with_remedy(
                 Remedy(RemedyKind.CHECK_LOG, str(Path(self.path).parent))

@@ -90,14 +90,14 @@ def handshake(broker: BrokerContext, secret: bytes = SECRET) -> BrokerHandshake:
 async def test_two_brokers_of_one_cluster_know_each_other() -> None:
     broker, caller = a_broker(), a_caller()
     assert caller.broker_id is None
-    await handshake(broker).perform(1, asking(broker, caller))
+    await handshake(broker).perform(1, "localhost", asking(broker, caller))
     assert caller.broker_id == 2
 
 
 async def test_one_with_another_secret_is_not_believed() -> None:
     broker, caller = a_broker(), a_caller()
     with pytest.raises(ChannelBroken, match="cluster_authorization_failed"):
-        await handshake(broker, OTHER).perform(1, asking(broker, caller))
+        await handshake(broker, OTHER).perform(1, "localhost", asking(broker, caller))
     assert caller.broker_id is None
 
 
@@ -109,13 +109,13 @@ async def test_who_takes_the_connection_has_to_prove_itself_too() -> None:
         return memoryview(b"\0\0\0" + b"\x21" + NONCE + b"\0")
 
     with pytest.raises(ChannelBroken, match="does not know the cluster's secret"):
-        await handshake(broker).perform(1, ask)
+        await handshake(broker).perform(1, "localhost", ask)
 
 
 async def test_the_wrong_broker_at_the_right_address_is_noticed() -> None:
     broker, caller = a_broker(broker_id=3), a_caller()
     with pytest.raises(ChannelBroken, match="cluster_authorization_failed"):
-        await handshake(broker).perform(1, asking(broker, caller))
+        await handshake(broker).perform(1, "localhost", asking(broker, caller))
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_proof_cannot_be_reflected() -> None:
     with pytest.raises(ClusterAuthorizationFailed):
         proof(broker, inter_broker.BrokerProofRequest(proof=between(broker, nonce).acceptor_proof(SECRET)), caller)
     nonce = hello(broker, greeting(broker), caller).nonce
-    swapped = replace(between(broker, nonce), initiator=1, acceptor=2)
+    swapped = between(broker, nonce)._replace(initiator=1, acceptor=2)
     with pytest.raises(ClusterAuthorizationFailed):
         proof(broker, inter_broker.BrokerProofRequest(proof=swapped.initiator_proof(SECRET)), caller)
     nonce = hello(broker, greeting(broker, 3), caller).nonce
@@ -202,7 +202,7 @@ async def test_a_broker_that_does_not_know_the_secret_yet_says_so() -> None:
     broker = a_broker()
     one = BrokerHandshake(2, MetadataCache(ClusterImage(cluster_id=broker.metadata.image.cluster_id)), unknown)
     with pytest.raises(ChannelBroken, match="cannot prove who it is"):
-        await one.perform(1, asking(broker, a_caller()))
+        await one.perform(1, "localhost", asking(broker, a_caller()))
     broker = replace(broker, handshake=cast("BrokerHandshake", SimpleNamespace(secret=unknown)))
     caller = a_caller()
     hello(broker, greeting(broker), caller)

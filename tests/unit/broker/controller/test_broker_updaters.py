@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import replace
-from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 from kio.static.primitive import i32
 
+from barnabas.broker.controller import broker_updaters
 from barnabas.broker.controller.broker_updaters import BrokerUpdaters
 from barnabas.broker.settings import Settings
 from barnabas.machines.controller.image import BrokerImage, ClusterImage, Endpoint, PartitionImage, TopicImage
@@ -18,8 +19,10 @@ from barnabas.metadata.images.cache import MetadataCache
 from barnabas.model.config.broker import BrokerConfig
 from barnabas.model.errors import ErrorCode
 from barnabas.net.channel import ChannelBroken
+from barnabas.protocol.messages import controller_updates
 from barnabas.protocol.messages.inter_broker import (
     FULL,
+    REQUESTS,
     RESPONSES,
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
@@ -27,6 +30,11 @@ from barnabas.protocol.messages.inter_broker import (
     UpdateMetadataRequest,
 )
 from barnabas.protocol.wire.conversion import zero
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pytest
 
 OWN, OTHER = 1, 2
 
@@ -55,7 +63,16 @@ class Peers:
         self.asked: list[tuple[int, Any]] = []
         self._answers = list(answers)
 
-    async def ask(self, broker_id: int, request: Any, response_class: type, *, seconds: float, purpose: str) -> Any:
+    async def ask_packed(
+        self, broker_id: int, key: int, version: int, body: Sequence[bytes], response_class: type, **_: Any
+    ) -> Any:
+        await asyncio.sleep(0)  # as over a network: others are asked meanwhile
+        request: Any
+        request, size = entity_reader(REQUESTS[key])(written := b"".join(body), 0)
+        assert (version, size) == (request.__version__, len(written)) and response_class is RESPONSES[key]
+        return await self.ask(broker_id, request)
+
+    async def ask(self, broker_id: int, request: Any) -> Any:
         self.asked.append((broker_id, request))
         answer = self._answers.pop(0) if self._answers else ErrorCode.none
         if isinstance(answer, ChannelBroken):
@@ -71,8 +88,11 @@ async def nothing_lost(broker_id: int, keys: object) -> None:
     raise AssertionError(f"broker {broker_id} lost {keys}")
 
 
+SETTINGS = Settings(BrokerConfig.load({"log.dirs": "/nowhere"}), MetadataCache())
+
+
 def updaters(peers: Any, lost: Any = nothing_lost) -> BrokerUpdaters:
-    return BrokerUpdaters(OWN, peers, Settings(BrokerConfig.load({"log.dirs": "/nowhere"}), MetadataCache()), lost)
+    return BrokerUpdaters(OWN, peers, SETTINGS, lost)
 
 
 EVERYTHING = [(LeaderAndIsrRequest, True), (UpdateMetadataRequest, True)]
@@ -115,14 +135,8 @@ async def test_a_broker_that_registered_anew_gets_a_new_updater() -> None:
     sending.stop()
 
 
-async def test_what_is_sent_later_has_a_higher_number_on_the_wire_too() -> None:
-    class Wire(Peers):
-        async def ask(self, broker_id: int, request: Any, *rest: Any, **named: Any) -> Any:
-            entity_writer(type(request))(written := BytesIO(), request)
-            read, _ = entity_reader(type(request))(written.getvalue(), 0)
-            return await super().ask(broker_id, read, *rest, **named)
-
-    sending = updaters(peers := Wire(ErrorCode.none, ChannelBroken("gone")))
+async def test_what_is_sent_later_has_a_higher_number() -> None:
+    sending = updaters(peers := Peers(ErrorCode.none, ChannelBroken("gone")))
     sending.publish(image())
     await sending.delivered(5)
     sending.publish(image(1, broker(OWN), broker(OTHER, epoch=6)))
@@ -152,8 +166,8 @@ async def test_replicas_that_a_broker_lost_with_a_disk_are_reported() -> None:
         lost.append((broker_id, keys))
 
     class LostDisk(Peers):
-        async def ask(self, broker_id: int, request: Any, *rest: Any, **named: Any) -> Any:
-            response = await super().ask(broker_id, request, *rest, **named)
+        async def ask(self, broker_id: int, request: Any) -> Any:
+            response = await super().ask(broker_id, request)
             if not isinstance(request, LeaderAndIsrRequest):
                 return response
             error = LeaderAndIsrPartitionError(partition_index=i32(0), error_code=ErrorCode.kafka_storage_error)
@@ -166,3 +180,32 @@ async def test_replicas_that_a_broker_lost_with_a_disk_are_reported() -> None:
     assert lost == [(OTHER, [("t", 0)])]
     assert peers.kinds() == EVERYTHING
     sending.stop()
+
+
+async def test_what_several_brokers_are_sent_is_packed_once_and_in_a_thread_if_it_is_large(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads: list[str] = []
+    shared = controller_updates.shared
+
+    def noted(request: UpdateMetadataRequest) -> bytes:
+        threads.append(threading.current_thread().name)
+        return shared(request)
+
+    monkeypatch.setattr(controller_updates, "shared", noted)
+    others = [broker(number) for number in range(2, 6)]
+    for large, prefix in ((False, "MainThread"), (True, "asyncio")):
+        threads.clear()
+        if large:
+            monkeypatch.setattr(broker_updaters, "LARGE", 1)
+        sending = BrokerUpdaters(OWN, peers := Peers(), SETTINGS, nothing_lost)  # type: ignore[arg-type]
+        for epoch in range(3):
+            sending.publish(image(epoch, broker(OWN), *others))
+            await sending.delivered(5)
+        assert len(threads) == 3, "for each image once, though there are four brokers"
+        assert all(name.startswith(prefix) for name in threads)
+        assert len(peers.asked) == 4 * 2 + 2 * (2 + 3), "everything to each, then who leads to the one that it concerns"
+        by_broker = {each: [asked for to, asked in peers.asked if to == each] for each in range(2, 6)}
+        assert [type(each) for each in by_broker[OTHER]] == [LeaderAndIsrRequest, UpdateMetadataRequest] * 3
+        assert [each.broker_epoch for each in by_broker[5]] == [5] * 4
+        sending.stop()

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from barnabas.broker.controller import image_reload
 from barnabas.broker.replication.replicas import ReplicaManager
+from barnabas.metadata.stores.sqlite import SqliteStore
+from barnabas.metadata.stores.store import ANY_VERSION
 from barnabas.model.errors import NotLeaderOrFollower
 from barnabas.storage.manager import LogManager
-from tests.support.controller_shells import cluster, registration, until
+from tests.support.controller_shells import cluster, registration
 from tests.support.parts import append, make_topic, running_parts
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,22 +114,34 @@ async def test_a_broker_whose_subscriber_fails_every_time_stays_fenced_and_keeps
         assert files(tmp_path) == before
 
 
-async def test_replicas_that_cannot_resume_are_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running_parts(tmp_path) as broker:
+class StuckReplicas(ReplicaManager):
+    """Cannot resume, the first `failures` times after they were told so."""
+
+    failures = 0
+    attempts = 0
+
+    def resume(self) -> None:
+        self.attempts += 1
+        if self.attempts <= self.failures:
+            raise OSError("no space left")
+        super().resume()
+
+
+def stuck(broker: BrokerContext, failures: int) -> StuckReplicas:
+    """The replicas of a broker, which cannot resume so many times from now on."""
+    replicas = cast("StuckReplicas", broker.replicas)
+    replicas.attempts, replicas.failures = 0, failures
+    return replicas
+
+
+async def test_replicas_that_cannot_resume_are_tried_again(tmp_path: Path) -> None:
+    async with running_parts(tmp_path, make_replicas=StuckReplicas) as broker:
         await with_data(broker)
-        resume, attempts = broker.replicas.resume, list[int]()
-
-        def fail_twice() -> None:
-            attempts.append(len(attempts))
-            if len(attempts) <= 2:
-                raise OSError("no space left")
-            resume()
-
-        monkeypatch.setattr(broker.replicas, "resume", fail_twice)
+        replicas = stuck(broker, failures=2)
         broker.metadata.subscribe(Subscriber(1).on_change)
         await make_topic(broker, "other", ready=False)
         await until_led(broker)
-        assert attempts == [0, 1, 2]
+        assert replicas.attempts == 3
         assert not broker.membership.fence.is_fenced
 
 
@@ -136,13 +151,9 @@ async def test_pauses_grow_too_while_replicas_cannot_resume(
     """Each try registers the broker anew: with short pauses the cluster would elect leaders all the time."""
     monkeypatch.setattr(image_reload, "LONGEST_PAUSE", 30.0)
     caplog.set_level("INFO", "barnabas")
-    async with running_parts(tmp_path) as broker:
+    async with running_parts(tmp_path, make_replicas=StuckReplicas) as broker:
         await with_data(broker)
-
-        def fail() -> None:
-            raise OSError("no space left")
-
-        monkeypatch.setattr(broker.replicas, "resume", fail)
+        stuck(broker, failures=99)
         broker.metadata.subscribe(Subscriber(1).on_change)
         await make_topic(broker, "other", ready=False)
 
@@ -154,23 +165,21 @@ async def test_pauses_grow_too_while_replicas_cannot_resume(
         assert pauses()[:4] == [0.01, 0.02, 0.04, 0.08]
 
 
-async def test_a_subscriber_that_fails_while_the_registration_is_given_up_is_not_forgotten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with running_parts(tmp_path) as broker:
-        await with_data(broker)
-        broker.metadata.subscribe((failing := Subscriber(1)).on_change)
-        store = broker.membership.store
-        delete, given_up = store.delete, list[str]()
+async def test_a_subscriber_that_fails_while_the_registration_is_given_up_is_not_forgotten(tmp_path: Path) -> None:
+    given_up: list[str] = []
 
-        async def change_meanwhile(path: str) -> None:
+    class ChangingStore(SqliteStore):
+        async def delete(self, path: str, version: int = ANY_VERSION) -> None:
             if not given_up:
                 failing.left = 1
                 broker.metadata.replace(replace(broker.metadata.image, features_epoch=99))
             given_up.append(path)
-            await delete(path)
+            await super().delete(path, version)
 
-        monkeypatch.setattr(store, "delete", change_meanwhile)
+    async with running_parts(tmp_path, open_store=lambda _: ChangingStore(tmp_path / "metadata")) as broker:
+        await with_data(broker)
+        broker.metadata.subscribe((failing := Subscriber(1)).on_change)
+        assert not given_up
         await make_topic(broker, "other", ready=False)
         await until_led(broker)
         assert given_up

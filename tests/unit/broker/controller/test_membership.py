@@ -13,16 +13,12 @@ from barnabas.machines.controller.requests import NewPartitions, TopicToCreate
 from barnabas.metadata.images.cache import Delta, MetadataCache
 from barnabas.metadata.stores.sqlite import SqliteStore
 from barnabas.metadata.stores.store import StoreUnavailable
-from barnabas.metadata.znodes import (
-    ControllerEpochNode,
-    ControllerNode,
-    PartitionStateNode,
-    ProducerIdsNode,
-    TopicNode,
-)
+from barnabas.metadata.topic_znodes import PartitionStateNode, TopicNode
+from barnabas.metadata.znodes import ControllerEpochNode, ControllerNode, ProducerIdsNode
 from barnabas.model.errors import CoordinatorLoadInProgress, NotController, TopicAlreadyExists
 from barnabas.model.ids import uuid_from_text, uuid_to_text
-from tests.support.controller_shells import cluster, registration, until
+from tests.support.controller_shells import cluster, registration
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -169,7 +169,8 @@ async def apply(updates: MetadataUpdates, messages: Iterable[Announcement]) -> N
         elif isinstance(message, UpdateMetadataRequest):
             await updates.update_metadata(message)
         else:
-            await updates.stop_replica(message)
+            await updates.verify_stop(message)
+            updates.stop_replica(message, BROKER.broker_id)
 
 
 async def test_what_the_controller_sent_before_is_refused_after_what_it_sent_later() -> None:

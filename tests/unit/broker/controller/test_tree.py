@@ -11,15 +11,11 @@ from barnabas.machines.controller.image import ALL_BROKERS, NO_LEADER, TopicImag
 from barnabas.machines.controller.requests import LogDirFailed, TopicToCreate
 from barnabas.metadata.stores.sqlite import SqliteStore
 from barnabas.metadata.stores.store import StoreUnavailable
-from barnabas.metadata.znodes import (
-    BrokerNode,
-    ClusterIdNode,
-    DeletionNode,
-    PartitionStateNode,
-    TopicNode,
-)
+from barnabas.metadata.topic_znodes import DeletionNode, PartitionStateNode, TopicNode
+from barnabas.metadata.znodes import BrokerNode, ClusterIdNode
 from barnabas.model.errors import RequestTimedOut, TopicAlreadyExists
-from tests.support.controller_shells import cluster, expire, registration, until
+from tests.support.controller_shells import cluster, expire, registration
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

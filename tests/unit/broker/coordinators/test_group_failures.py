@@ -15,9 +15,10 @@ from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestA
 
 from barnabas.broker.coordinators.record_log import _batches
 from barnabas.broker.handlers import group_admin, group_offsets, groups
+from barnabas.machines.groups.coordinator import GroupCoordinator
 from barnabas.model.errors import CoordinatorLoadInProgress, ErrorCode, NotCoordinator
 from barnabas.model.internal_topics import CONSUMER_OFFSETS
-from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from barnabas.protocol.messages.groups.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from barnabas.protocol.wire.conversion import zero
 from tests.support.group_handlers import (
     answer,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
     from barnabas.broker.context import BrokerContext
     from barnabas.broker.coordinators.shard import Shard
-    from barnabas.machines.groups.coordinator import GroupCoordinator
 
 SMALL = {"offsets_topic_num_partitions": "1", "message_max_bytes": "2000"}
 """One coordinator, whose batches have at most 2,000 bytes."""
@@ -98,17 +98,22 @@ async def two_groups_apart(broker: BrokerContext) -> dict[str, Shard[GroupCoordi
 async def test_there_is_no_list_if_a_coordinator_cannot_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: ErrorCode
 ) -> None:
+    broken: list[object] = []
+    list_groups = GroupCoordinator.list_groups
+
+    def list_unless_broken(machine: GroupCoordinator, *words: Any, **names: Any) -> Any:
+        if machine in broken:
+            raise error
+        return list_groups(machine, *words, **names)
+
+    monkeypatch.setattr(GroupCoordinator, "list_groups", list_unless_broken)
     async with coordinating(tmp_path) as broker:
         shards = await two_groups_apart(broker)
         shard = list(shards.values())[-1]
         if isinstance(error, CoordinatorLoadInProgress):
             shard.end(error)
         else:
-
-            def list_groups(*_: object) -> None:
-                raise error
-
-            monkeypatch.setattr(shard.machine, "list_groups", list_groups)
+            broken.append(shard.machine)
         response = await answer(group_admin.list_groups(broker, zero(ListGroupsRequest), CALLER))
         assert (response.error_code, response.groups) == (code, ())
 
@@ -199,9 +204,10 @@ async def test_a_coordinator_that_fails_to_decide_is_taken_from_its_log(
 
 async def test_what_was_decided_before_a_failure_is_kept(tmp_path: Path) -> None:
     async with coordinating(tmp_path, offsets_topic_num_partitions="1") as broker:
+        shard = only_shard(broker)
+        shard._is_quiet = False  # it waits for more decisions of the turn
         first = asyncio.ensure_future(commit(broker, "g", {0: 5}))
         await asyncio.sleep(0)  # it is decided, and not stored yet
-        shard = only_shard(broker)
         assert shard._unwritten
         shard.decide_event(lambda machine, now_ms: 1 // 0)  # type: ignore[arg-type, return-value]
         assert await first == {0: ErrorCode.none}

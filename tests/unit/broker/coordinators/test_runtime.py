@@ -19,14 +19,17 @@ from tests.support.counters import (
     Count,
     Counters,
     ask,
+    busy,
     counters,
     counting,
     new_call,
     read,
     running_counters,
+    settled,
 )
 from tests.support.parts import make_topic, running_parts
 from tests.support.producing import lead_anew
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,7 +124,7 @@ async def test_what_leaves_may_come_back_as_a_question_and_finds_a_machine_that_
         await make_topic(broker, TOPIC, max_message_bytes="1000")
         await runtime.loaded()
         first, second = new_call(), new_call()
-        shard = runtime.find("a")
+        shard = busy(runtime.find("a"))
         shard.ask(lambda machine, _, now_ms: machine.count_and_send("a", first), first)
         if then == "a large decision":  # what waits is written before it, and what is sent leaves
             shard.ask(lambda machine, _, now_ms: machine.count("a", second, size=900), second)
@@ -134,7 +137,7 @@ async def test_what_leaves_may_come_back_as_a_question_and_finds_a_machine_that_
             shard.ask(decide, second)
         await asyncio.sleep(0)
         await runtime.loaded()
-        answers = [call.result() for call in (first, second, back)]
+        answers = [await settled(call) for call in (first, second, back)]
         if then == "a large decision":
             assert answers == [1, 2, 3]
             assert await ask(runtime, "a") == 4
@@ -173,7 +176,7 @@ async def test_a_transaction_counts_from_its_marker_on(tmp_path: Path, kind: Con
 
 async def test_what_is_decided_in_one_turn_is_one_batch_and_nobody_hears_of_it_before(tmp_path: Path) -> None:
     async with running_counters(tmp_path) as (broker, runtime):
-        shard = runtime.find("a")
+        shard = busy(runtime.find("a"))
         calls = [new_call() for _ in range(10)]
         for call in calls:
             shard.ask(counting("a", call), call)
@@ -186,13 +189,60 @@ async def test_what_is_decided_in_one_turn_is_one_batch_and_nobody_hears_of_it_b
         assert [header.record_count for header, _ in batches] == [10]
 
 
+async def test_a_decision_that_comes_alone_is_stored_and_told_at_once(tmp_path: Path) -> None:
+    async with running_counters(tmp_path) as (broker, runtime):
+        shard, log = runtime.find("a"), broker.replicas.find(TOPIC, 0).log
+        for number in (1, 2, 3):
+            call = new_call()
+            shard.ask(counting("a", call), call)
+            assert (call.result(), log.log_end_offset) == (number, number)
+            await asyncio.sleep(0)
+
+
+async def test_a_second_decision_of_a_turn_waits_for_others_and_so_does_the_first_of_the_next(tmp_path: Path) -> None:
+    async with running_counters(tmp_path) as (broker, runtime):
+        shard, log = runtime.find("a"), broker.replicas.find(TOPIC, 0).log
+        sizes = []
+        for count in (3, 2, 1, 1):
+            calls = [new_call() for _ in range(count)]
+            for call in calls:
+                shard.ask(counting("a", call), call)
+            for call in calls:
+                await settled(call)
+            await asyncio.sleep(0)
+            sizes.append([header.record_count for header, _ in _batches(log, 1 << 20)])
+        assert sizes == [[1, 2], [1, 2, 2], [1, 2, 2, 1], [1, 2, 2, 1, 1]]
+        last = new_call()
+        shard.ask(counting("a", last), last)
+        assert last.result() == 8, "after a turn with one decision the next is told at once again"
+
+
+async def test_who_is_answered_at_once_and_asks_again_is_answered_in_order(tmp_path: Path) -> None:
+    async with running_counters(tmp_path) as (broker, runtime):
+        shard, log = runtime.find("a"), broker.replicas.find(TOPIC, 0).log
+        told: list[tuple[int, int]] = []
+
+        def ask_again(number: int) -> None:
+            told.append((number, log.log_end_offset))
+            if number < 6:
+                following = new_call()
+                following.deliver_to(ask_again)
+                shard.ask(counting("a", following), following)
+
+        first = new_call()
+        first.deliver_to(ask_again)
+        shard.ask(counting("a", first), first)
+        await until(lambda: len(told) == 6)
+        assert told == [(number, number) for number in range(1, 7)], "the number, and how much was stored by then"
+
+
 async def test_what_waits_to_be_stored_when_a_coordinator_ends_is_refused(tmp_path: Path) -> None:
     async with running_parts(tmp_path) as broker:
         runtime = counters(broker)
         await make_topic(broker, TOPIC)
         await runtime.loaded()
         call = new_call()
-        runtime.find("a").ask(lambda machine, _, now_ms: machine.count("a", call), call)
+        busy(runtime.find("a")).ask(lambda machine, _, now_ms: machine.count("a", call), call)
         result = call.result()
         runtime.resign()
         assert isinstance(await asyncio.wait_for(result, 30), NotCoordinator)

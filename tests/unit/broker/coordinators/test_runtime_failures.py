@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from barnabas.broker.coordinators import record_log
+from barnabas.broker.coordinators.runtime import Runtime
 from barnabas.model.clock import ManualClock
 from barnabas.model.errors import (
     CoordinatorLoadInProgress,
@@ -16,15 +20,24 @@ from barnabas.model.errors import (
     StorageFailed,
     UnknownServerError,
 )
-from tests.support.counters import TOPIC, Count, Counters, ask, counters, counting, new_call, read, running_counters
+from tests.support.counters import (
+    TOPIC,
+    Count,
+    Counters,
+    ask,
+    busy,
+    counters,
+    counting,
+    new_call,
+    read,
+    running_counters,
+)
 from tests.support.parts import append, make_topic, running_parts
 from tests.support.producing import lead_anew
-from tests.support.waiting import wait_until
+from tests.support.waiting import until, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from barnabas.broker.coordinators.calls import Call
     from barnabas.broker.coordinators.shard import Shard
@@ -72,7 +85,7 @@ async def test_a_coordinator_with_too_few_replicas_is_loaded_after_a_pause(
     monkeypatch.setattr("barnabas.broker.coordinators.shard.RETRY_MS", 50)
     async with running_counters(tmp_path) as (_, runtime):
         call = new_call()
-        shard = runtime.find("a")
+        shard = busy(runtime.find("a"))
         shard.ask(counting("a", call), call)
         log = shard.partition.log
         enough = log.config
@@ -83,6 +96,117 @@ async def test_a_coordinator_with_too_few_replicas_is_loaded_after_a_pause(
         log.update_config(enough)
         await asyncio.wait_for(runtime.loaded(), 30)
         assert await ask(runtime, "a") == 1
+
+
+async def test_who_asks_again_at_once_after_a_failure_does_not_reach_the_machine_that_failed(tmp_path: Path) -> None:
+    async with running_counters(tmp_path) as (_, runtime):
+        call, other, again, reading = (new_call() for _ in range(4))
+        shard = busy(runtime.find("a"))
+        told: list[Any] = []
+
+        def ask_again(error: Any) -> None:
+            told.append(error)
+            shard.ask(counting("a", again), again)
+            shard.read(lambda machine, _, now_ms: machine.read("a", reading), reading)
+
+        shard.ask(counting("a", call), call)
+        shard.ask(counting("a", other), other)
+        call.deliver_to(ask_again)
+        other.deliver_to(told.append)
+        log = shard.partition.log
+        log.update_config(replace(log.config, min_insync_replicas=2))
+        await until(lambda: len(told) == 2)
+        assert all(isinstance(each, CoordinatorNotAvailable) for each in told)
+        assert isinstance(again.result(), CoordinatorNotAvailable)
+        assert isinstance(reading.result(), CoordinatorNotAvailable)
+
+
+@pytest.mark.parametrize("outcome", ["stored", "refused"])
+async def test_an_answer_that_cannot_be_handed_on_costs_nobody_else_theirs(
+    tmp_path: Path, outcome: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def lose(response: object) -> None:
+        raise ValueError("planted")
+
+    async with running_counters(tmp_path) as (_, runtime):
+        shard = busy(runtime.find("a"))
+        first, second, waiting = new_call(), new_call(), new_call()
+        for call in (waiting, first, second):
+            call.deliver_to(lose)
+        answered = second.result()
+        shard.ask(lambda machine, _, now_ms: machine.wait(waiting, now_ms + 1_000_000), waiting)
+        shard.ask(counting("a", first), first)
+        shard.ask(counting("a", second), second)
+        if outcome == "refused":
+            log = shard.partition.log
+            log.update_config(replace(log.config, min_insync_replicas=2))
+        assert asyncio.isfuture(answered)
+        result = await asyncio.wait_for(answered, 30)
+        assert result == 2 if outcome == "stored" else isinstance(result, CoordinatorNotAvailable)
+    assert sum("got lost" in record.message for record in caplog.records) == 2
+
+
+async def test_what_is_asked_at_once_after_an_answer_stands_before_the_end_of_a_transaction_in_the_log(
+    tmp_path: Path,
+) -> None:
+    async with running_counters(tmp_path) as (_, runtime):
+        call, again = new_call(), new_call()
+        shard = busy(runtime.find("a"))
+        order: list[object] = []
+
+        def ask_again(number: int) -> None:
+            order.append(number)
+            shard.ask(counting("a", again), again)
+            again.deliver_to(order.append)
+
+        shard.ask(counting("a", call), call)
+        call.deliver_to(ask_again)
+        shard.end_transaction(lambda: order.append("marker"), 7, True)
+        assert order == [1, 2, "marker"]
+
+
+async def test_what_is_asked_while_records_are_appended_is_stored_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An append may move the high watermark, and so answer somebody who asks again."""
+    async with running_counters(tmp_path) as (_, runtime):
+        call, again = new_call(), new_call()
+        shard = busy(runtime.find("a"))
+        append_records = record_log.append
+
+        def append_and_ask(*arguments: Any) -> None:
+            monkeypatch.setattr(record_log, "append", append_records)
+            append_records(*arguments)
+            shard.ask(counting("a", again), again)
+
+        monkeypatch.setattr(record_log, "append", append_and_ask)
+        shard.ask(counting("a", call), call)
+        told: list[tuple[int, int]] = []
+        for each in (call, again):
+            each.deliver_to(lambda number: told.append((number, shard.partition.log.log_end_offset)))
+        await until(lambda: len(told) == 2)
+        assert told == [(1, 1), (2, 2)], "the number, and how much was stored when it was told"
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+async def test_an_answer_that_cannot_be_handed_on_does_not_stop_a_coordinator(tmp_path: Path, is_busy: bool) -> None:
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+    async with running_counters(tmp_path) as (_, runtime):
+        shard = runtime.find("a")
+        if is_busy:
+            busy(shard)
+
+        def fail(_: object) -> None:
+            raise ValueError("planted")
+
+        call = new_call()
+        call.deliver_to(fail)
+        with contextlib.suppress(ValueError):
+            shard.ask(counting("a", call), call)
+        await asyncio.sleep(0)
+        for number in (2, 3, 4):
+            busy(shard)
+            assert await ask(runtime, "a") == number
 
 
 async def test_a_machine_that_raises_disturbs_nobody_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -117,21 +241,21 @@ async def test_a_machine_that_raises_again_and_again_reads_its_log_less_and_less
 ) -> None:
     monkeypatch.setattr("barnabas.broker.coordinators.shard.RETRY_MS", 10)
     monkeypatch.setattr("barnabas.broker.coordinators.shard.LONGEST_RETRY_MS", 30)
+    load, pauses = Runtime.load, list[int]()
+
+    def noting(runtime: Runtime[Counters], shard: Shard[Counters], after_ms: int = 0) -> None:
+        pauses.append(after_ms)
+        load(runtime, shard, after_ms)
+
+    monkeypatch.setattr(Runtime, "load", noting)
     clock = ManualClock()
     async with running_parts(tmp_path) as broker:
-        runtime = counters(broker)
-        runtime.clock = clock
+        runtime = counters(broker, clock)
         await make_topic(broker, TOPIC)
         await runtime.loaded()
         assert await ask(runtime, "a") == 1
-        shard, pauses = runtime.find("a"), []
-        load = runtime.load
-
-        def noting(shard: Shard[Counters], after_ms: int = 0) -> None:
-            pauses.append(after_ms)
-            load(shard, after_ms)
-
-        monkeypatch.setattr(runtime, "load", noting)
+        shard = runtime.find("a")
+        pauses.clear()
         for later_ms in (0, 0, 0, 0, 59, 60):
             clock.advance(later_ms)
             call = new_call()

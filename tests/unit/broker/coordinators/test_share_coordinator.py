@@ -12,7 +12,7 @@ from kio.schema.write_share_group_state.v1.request import WriteShareGroupStateRe
 
 from barnabas.broker.coordinators import internal_topics
 from barnabas.broker.handlers import share_state
-from barnabas.machines.shares.coordinator import Prune
+from barnabas.machines.shares.coordinator import PRUNE
 from barnabas.model.errors import ErrorCode
 from barnabas.model.internal_topics import SHARE_GROUP_STATE
 from tests.support.images import CALLER
@@ -73,13 +73,13 @@ async def test_a_state_is_there_after_a_restart_and_after_pruning(tmp_path: Path
         await ask(broker, InitializeShareGroupStateRequest, topic_id, {"partition": 0, "start_offset": 5})
         coordinators = broker.share_coordinators
         (shard,) = [shard for shard, machine in coordinators.runtime.machines() if machine.states]
-        coordinators._send(shard, Prune())
+        shard.decide_event(lambda machine, now_ms: machine.expire(PRUNE, now_ms))
         write = {"partition": 0, "start_offset": -1, "state_batches": [batch], "delivery_complete_count": 5}
         for _ in range(2):
             (written,) = await ask(broker, WriteShareGroupStateRequest, topic_id, write)
             assert written.partitions[0].error_code is ErrorCode.none
-        coordinators._send(shard, Prune())
-        coordinators._send(shard, Prune())
+        for _ in range(2):
+            shard.decide_event(lambda machine, now_ms: machine.expire(PRUNE, now_ms))
         assert shard.partition.log.log_start_offset == 1, "only the first snapshot was there when it last looked"
     async with running_parts(tmp_path, settings) as broker:
         await broker.share_coordinators.runtime.loaded()

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.broker.serving.caller import Caller, Session
-from barnabas.broker.serving.dispatch import Dispatcher, KnownClient
+from barnabas.broker.serving.dispatch import Dispatcher
+from barnabas.broker.serving.known_clients import KnownClient
 from barnabas.model.errors import ErrorCode
 from barnabas.protocol.wire import framing
 from tests.support.parts import answer_of, running_parts

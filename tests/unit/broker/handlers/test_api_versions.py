@@ -33,7 +33,14 @@ def test_produce_is_advertised_from_version_0_on_and_every_other_api_as_served()
     ranges = {entry.api_key: (entry.min_version, entry.max_version) for entry in ask().api_keys}
     assert ranges[ApiKey.PRODUCE] == (0, 13)
     assert ranges[ApiKey.FETCH] == (4, 18)
-    assert ranges.keys() == {api.key for api in APIS if not api.is_internal}
+    assert ranges.keys() == {api.key for api in APIS if not api.is_internal and api.only_with is None}
+
+
+def test_metrics_of_clients_are_asked_for_where_somebody_takes_them() -> None:
+    broker = telling_broker(ClusterOf(), {"telemetry.otlp.endpoint": "http://localhost:4318/v1/metrics"})
+    request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    keys = {entry.api_key for entry in api_versions(broker, request, CALLER).api_keys}
+    assert {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY} <= keys
 
 
 @pytest.mark.parametrize(("name", "version"), [("-bad", "1"), ("good", "1.0-"), ("good", ""), ("a b", "1")])
@@ -43,6 +50,14 @@ def test_software_that_does_not_name_itself_properly_is_refused(name: str, versi
 
 def test_a_client_that_names_nothing_is_served() -> None:
     assert ask("", "").error_code is ErrorCode.none
+    assert CALLER.session.software == ""
+
+
+def test_what_a_client_names_is_kept_with_its_connection_and_cut() -> None:
+    ask("librdkafka", "2.16.0")
+    assert CALLER.session.software == "librdkafka 2.16.0"
+    ask("x" * 30_000, "1")
+    assert len(CALLER.session.software) == 128
 
 
 @pytest.mark.parametrize(("version", "told"), [(3, ["strict"]), (4, ["strict", "optional"])])

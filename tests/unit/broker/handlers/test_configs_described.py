@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class TestDescribeTopic:
     async def test_every_key_of_kafka_with_its_default(self) -> None:
         result = await describe(a_broker(), TOPIC, "a")
-        assert len(result.configs) == 33
+        assert len(result.configs) == 34
         assert [found.name for found in result.configs] == sorted(found.name for found in result.configs)
         assert all(found.config_source == 5 and not found.read_only for found in result.configs)
 
@@ -96,7 +96,7 @@ class TestDescribeTopic:
 class TestDescribeBroker:
     async def test_every_key_of_kafka_and_our_own(self) -> None:
         result = await describe(a_broker(), BROKER, "1")
-        assert len(result.configs) == 349
+        assert len(result.configs) == 361
         assert "metadata.store" in [found.name for found in result.configs]
 
     async def test_a_key_from_the_file(self) -> None:

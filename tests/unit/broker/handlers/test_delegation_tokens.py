@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.machines.security.scram import BY_TITLE, ScramClient
-from barnabas.metadata.znodes import DelegationTokenNode
+from barnabas.metadata.delegation_tokens import DelegationTokenNode
 from tests.support.sasl import LoginBroker, authenticate, is_served, log_in, login_broker, shake_hands
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection, read_response, request
@@ -134,7 +134,9 @@ def test_a_token_that_expired_is_neither_renewed_nor_accepted_and_is_removed(
     connection.socket.close()
     assert last.error_code.value == FAILED
     assert alice.ask(RENEW, 2, {"hmac": token.hmac, "renew_period": -1}).error_code.value == EXPIRED
-    broker.wait_for(broker.app.broker.tokens.remove_expired())
+    tokens = broker.app.broker.tokens
+    assert tokens is not None
+    broker.wait_for(tokens.remove_expired())
     assert alice.ask(RENEW, 2, {"hmac": token.hmac, "renew_period": -1}).error_code.value == NOT_FOUND
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from barnabas.broker.handlers import envelope
 from barnabas.broker.serving.caller import Caller, Session
-from barnabas.broker.serving.dispatch import Dispatcher, KnownClient
+from barnabas.broker.serving.dispatch import Dispatcher
+from barnabas.broker.serving.known_clients import KnownClient
 from barnabas.model.errors import ErrorCode, InvalidRequest, PrincipalDeserializationFailure
 from barnabas.net.reply import HANG_UP
 from barnabas.protocol.wire import framing
@@ -65,6 +66,21 @@ def test_what_cannot_be_opened_is_refused() -> None:
     for change in ({"client_host_address": b"\1\2\3"}, {"request_data": b"\0\x13"}, {"request_data": b""}):
         with pytest.raises(InvalidRequest):
             envelope.unwrap(replace(good, **change), SENDER)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 5])
+async def test_a_request_that_cannot_be_read_is_refused_and_not_an_error_of_the_broker(
+    tmp_path: Path, cut: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    good = wrapped(client("User:alice"))
+    whole = request(CREATE_TOPICS, 7, 77, BODY)
+    header = len(whole) - framing.read_header(memoryview(whole), flexible=True).body
+    bad = good.request_data[: len(good.request_data) - header + cut] + b"\xff\xff\xff\xff\x07"
+    async with running_parts(tmp_path) as broker:
+        answer = await answer_of(serve(broker, replace(good, request_data=bad)))
+        assert isinstance(answer, bytes)
+        assert read_response(ENVELOPE, 0, answer[4:], 5).error_code is ErrorCode.invalid_request
+    assert "Traceback" not in caplog.text
 
 
 def serve(broker: BrokerContext, sealed: Any, sender: Caller = SENDER) -> Any:

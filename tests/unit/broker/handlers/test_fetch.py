@@ -7,24 +7,26 @@ import errno
 import os
 import threading
 from typing import TYPE_CHECKING, Any
-from unittest.mock import Mock
 
 import pytest
 
 from barnabas.broker.handlers.fetch import fetch
 from barnabas.model.errors import ErrorCode
 from barnabas.net.reply import Parked
+from barnabas.storage.files import FileSystem
 from barnabas.storage.log.log import ColdRead, ReadResult
 from barnabas.storage.log.reading import LogReader
 from tests.support.fetching import NOW, ask, partition_of, partitions_in
 from tests.support.images import CALLER
-from tests.support.parts import answer_of, append, make_topic, run
+from tests.support.parts import answer_of, append, make_topic, run, running_parts
 from tests.support.produce_fetch import fetch_request, fetched
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from barnabas.broker.context import BrokerContext
+    from barnabas.storage.log.log import Log
 
 VERSIONS = [4, 5, 7, 11, 12, 13, 18]
 
@@ -82,43 +84,55 @@ async def test_a_fetch_waits_until_there_is_as_much_as_it_wants(tmp_path: Path) 
     await run(tmp_path, story)
 
 
-async def test_what_there_are_no_descriptors_for_is_left_for_the_next_fetch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def story(broker: BrokerContext) -> None:
+class FewDescriptors(FileSystem):
+    """Opens nothing when `are_left` says that there are no more."""
+
+    are_left: Callable[[], bool] = staticmethod(lambda: True)
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        if not self.are_left():
+            raise OSError(errno.EMFILE, "Too many open files", path)
+        return super().open(path, create=create)
+
+
+async def test_what_there_are_no_descriptors_for_is_left_for_the_next_fetch(tmp_path: Path) -> None:
+    files = FewDescriptors()
+    async with running_parts(tmp_path, files=files) as broker:
         await make_topic(broker, "t", partitions=3)
         for index in range(3):
             append(partition_of(broker, index), [NOW])
         pool = broker.logs.pool
         pool.close_idle()
-        real, most = pool.files.open, 0
-
-        def open_some(path: str, *, create: bool = False) -> int:
-            if pool.open_count >= most:
-                raise OSError(errno.EMFILE, "Too many open files", path)
-            return real(path, create=create)
-
-        monkeypatch.setattr(pool.files, "open", open_some)
+        most = 0
+        files.are_left = lambda: pool.open_count < most
         for left, expected in ((2, [(0, True), (0, True), (0, False)]), (0, [(56, False)] * 3)):
             most = left
             answered = partitions_in(fetched(12, ask(broker, 12, {0: 0, 1: 0, 2: 0})))
             assert [(int(one.error_code), bool(one.records)) for one in answered] == expected
             pool.close_idle()
             assert pool.open_count == 0
-
-    await run(tmp_path, story)
+        files.are_left = lambda: True
 
 
 async def test_a_partition_that_cannot_be_read_takes_no_other_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    broken: list[Log] = []
+    read = LogReader.read
+
+    def read_unless_broken(self: LogReader, *wanted: Any, **options: Any) -> ReadResult:
+        if self._log in broken:
+            raise OSError(errno.EIO, "Input/output error")
+        return read(self, *wanted, **options)
+
+    monkeypatch.setattr(LogReader, "read", read_unless_broken)
+
     async def story(broker: BrokerContext) -> None:
         await make_topic(broker, "t", partitions=2)
         append(partition_of(broker, 0), [NOW])
         parked = ask(broker, 12, {0: 0, 1: 0}, max_wait_ms=60_000, min_bytes=100_000)
         assert isinstance(parked, Parked)
-        broken = Mock(side_effect=OSError(errno.EIO, "Input/output error"))
-        monkeypatch.setattr(partition_of(broker, 0).log, "read", broken)
+        broken.append(partition_of(broker, 0).log)
         append(partition_of(broker, 1), [NOW])
         answered = partitions_in(fetched(12, await answer_of(parked)))
         assert [(int(one.error_code), bool(one.records)) for one in answered] == [(56, False), (0, True)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.broker.replication import fetch_batching
+from barnabas.broker.fetching import fetch_batching
 from barnabas.model.errors import ErrorCode
 from barnabas.net.reply import Parked
 from barnabas.protocol.records.batch import read_header

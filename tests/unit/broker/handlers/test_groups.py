@@ -28,7 +28,7 @@ from barnabas.machines.controller.requests import LevelChange, UpdateFeatures
 from barnabas.machines.security.acls import GROUP_OPERATIONS
 from barnabas.model.errors import CoordinatorLoadInProgress, ErrorCode, UnsupportedVersion
 from barnabas.model.internal_topics import CONSUMER_OFFSETS
-from barnabas.protocol.messages.offset_fetch import (
+from barnabas.protocol.messages.groups.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -16,6 +16,7 @@ from barnabas.model.errors import ErrorCode, StorageFailed
 from barnabas.net.reply import Parked
 from barnabas.protocol.records.batch import read_header
 from barnabas.storage.log.log import Log
+from barnabas.storage.manager import LogManager
 from barnabas.storage.producers.state import ProducerStates
 from tests.support.faulty_files import BadDisk
 from tests.support.images import CALLER
@@ -134,36 +135,114 @@ async def test_a_sync_that_had_no_descriptor_is_tried_again(
     await run(tmp_path, story)
 
 
-async def test_a_sync_that_ends_after_the_next_append_leaves_that_to_be_committed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def story(broker: BrokerContext) -> None:
+class HeldSyncs(LogManager):
+    """Syncs what produce waits for only when a test says that it is done; the first `held` of them."""
+
+    held = 1
+
+    def __init__(self, *words: Any, **names: Any) -> None:
+        super().__init__(*words, **names)
+        self.syncs: list[Future[int]] = []
+
+    def flush_through(self, log: Log, offset: int) -> Future[int]:
+        if len(self.syncs) >= self.held:
+            return super().flush_through(log, offset)
+        self.syncs.append(Future())
+        return self.syncs[-1]
+
+
+class AllSyncsHeld(HeldSyncs):
+    held = 99
+
+
+def syncs_of(broker: BrokerContext) -> list[Future[int]]:
+    """The syncs that are held."""
+    return cast("HeldSyncs", broker.logs).syncs
+
+
+async def test_a_sync_that_ends_after_the_next_append_leaves_that_to_be_committed(tmp_path: Path) -> None:
+    async with running_parts(tmp_path, make_logs=AllSyncsHeld) as broker:
         await make_topic(broker, "t", flush_messages="4")
         partition = with_follower(broker)
         leader = partition.leader
-        synced: Future[int] = Future()
-        monkeypatch.setattr(broker.logs, "flush_through", lambda log, offset: synced)
         first = send(broker, 12, batch(4), acks=-1)
         partition.log.flush()
         second = send(broker, 12, batch(1), acks=-1)
-        synced.set_result(4)
+        for sync in syncs_of(broker):
+            sync.set_result(4)
         await asyncio.sleep(0)
         partition.fetched_by(7, -1, 0, 5, 0.0)
         assert leader.high_watermark == 5
         for answer in (first, second):
             assert produced(12, await answer_of(answer))[0].error_code is ErrorCode.none
 
-    await run(tmp_path, story)
+
+class SyncedBeforeTold(AllSyncsHeld):
+    """As a thread that is done with a sync before the event loop goes on."""
+
+    def flush_through(self, log: Log, offset: int) -> Future[int]:
+        log.flush()
+        return super().flush_through(log, offset)
+
+
+async def test_what_a_thread_has_synced_is_acknowledged_when_consumers_can_read_it(tmp_path: Path) -> None:
+    async with running_parts(tmp_path, make_logs=SyncedBeforeTold) as broker:
+        await make_topic(broker, "t", flush_messages="1")
+        answer = send(broker, 12, batch(), acks=1)
+        (synced,) = syncs_of(broker)
+        asyncio.get_running_loop().call_soon(synced.set_result, 3)
+        (result,) = produced(12, await answer_of(answer))
+        assert (result.error_code, result.base_offset) == (ErrorCode.none, 0)
+        assert len(stored(broker)) == 1
+
+
+class FirstSyncedLate(AllSyncsHeld):
+    """The first sync, of four records, is done when the second is asked for, and nobody was told of either."""
+
+    def flush_through(self, log: Log, offset: int) -> Future[int]:
+        if self.syncs:
+            log.flush(4)
+        return super().flush_through(log, offset)
+
+
+async def test_a_sync_of_what_was_before_does_not_acknowledge_what_waits_for_the_next(tmp_path: Path) -> None:
+    async with running_parts(tmp_path, make_logs=FirstSyncedLate) as broker:
+        await make_topic(broker, "t", flush_messages="4")
+        syncs = syncs_of(broker)
+        send(broker, 12, batch(4), acks=0)
+        answer = send(broker, 12, batch(1), acks=1)
+        syncs[0].set_result(4)
+        await asyncio.sleep(0)
+        assert isinstance(answer, Parked)
+        assert not answer.resolved
+        syncs[1].set_result(5)
+        assert produced(12, await answer_of(answer))[0].error_code is ErrorCode.none
+        assert len(stored(broker)) == 2
+
+
+async def test_a_sync_that_ends_after_a_leadership_was_renewed_is_counted_there(tmp_path: Path) -> None:
+    async with running_parts(tmp_path, make_logs=AllSyncsHeld) as broker:
+        await make_topic(broker, "t", flush_messages="1")
+        former = broker.replicas.find("t", 0)
+        answer = send(broker, 12, batch(), acks=-1)
+        renewed = former.renewed()
+        renewed.take_over(former)
+        former.fail(StorageFailed("a test"))
+        former.log.flush()
+        for sync in syncs_of(broker):
+            sync.set_result(3)
+        (result,) = produced(12, await answer_of(answer))
+        assert (result.error_code, result.base_offset) == (ErrorCode.none, 0)
+        assert renewed.log.high_watermark == 3
 
 
 async def test_a_sync_that_ends_while_a_leadership_begins_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story(broker: BrokerContext) -> None:
+    async with running_parts(tmp_path, make_logs=HeldSyncs) as broker:
         topic = await make_topic(broker, "t", flush_messages="1")
-        monkeypatch.setattr(broker.logs, "flush_through", lambda log, offset: Future())
         send(broker, 12, batch(), acks=0)
-        monkeypatch.undo()
+        assert len(syncs_of(broker)) == 1
         due = iter((True, False))
         monkeypatch.setattr(Log, "flush_required", property(lambda log: next(due, False)))
         now_led(broker, topic, leader_epoch=1)
@@ -172,23 +251,14 @@ async def test_a_sync_that_ends_while_a_leadership_begins_is_counted(
             while leader.high_watermark < 3:
                 await asyncio.sleep(0)
 
-    await run(tmp_path, story)
-
 
 @pytest.mark.parametrize("acks", [1, -1])
 @pytest.mark.parametrize("sync_is_due", [True, False])
 async def test_what_waits_for_the_disk_waits_on_in_a_new_leader_epoch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acks: int, sync_is_due: bool
+    tmp_path: Path, acks: int, sync_is_due: bool
 ) -> None:
-    async def story(broker: BrokerContext) -> None:
+    async with running_parts(tmp_path, make_logs=AllSyncsHeld) as broker:
         topic = await make_topic(broker, "t", flush_messages="1")
-        syncs: list[Future[int]] = []
-
-        def flush_through(log: Log, end_offset: int) -> Future[int]:
-            syncs.append(Future())
-            return syncs[-1]
-
-        monkeypatch.setattr(broker.logs, "flush_through", flush_through)
         answer = send(broker, 12, batch(), acks=acks)
         if not sync_is_due:
             await broker.controller.alter_configs({ConfigResource.topic("t"): {"flush.messages": "100"}})
@@ -198,15 +268,13 @@ async def test_what_waits_for_the_disk_waits_on_in_a_new_leader_epoch(
         assert isinstance(answer, Parked)
         assert answer.resolved == (acks == -1 and not sync_is_due)  # it is committed without a sync then
         broker.replicas.find("t", 0).log.flush()
-        for sync in syncs:
+        for sync in syncs_of(broker):
             sync.set_result(3)
         (result,) = produced(12, await answer_of(answer))
         assert (result.error_code, result.base_offset) == (ErrorCode.none, 0)
         async with asyncio.timeout(30):
             while leader.high_watermark < 3:
                 await asyncio.sleep(0)
-
-    await run(tmp_path, story)
 
 
 async def test_what_is_committed_while_another_log_is_made_ready_is_answered(

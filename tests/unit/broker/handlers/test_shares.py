@@ -3,138 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kio.schema.share_acknowledge.v2.request import ShareAcknowledgeRequest
-from kio.schema.share_fetch.v2.request import ShareFetchRequest
 
-from barnabas.broker.coordinators import internal_topics
-from barnabas.broker.handlers.shares import share_acknowledge, share_fetch
-from barnabas.broker.serving.caller import Session
 from barnabas.broker.shares import fetching, hosted
 from barnabas.machines.security.authorizer import Authorizer
 from barnabas.machines.security.quota_entities import CONSUMER_BYTE_RATE, DEFAULT, QuotaEntity
 from barnabas.machines.security.quotas import QuotaLimits
-from barnabas.machines.shares.coordinator import UNINITIALIZED, Initialization, ShareKey
+from barnabas.machines.shares.coordinator import Initialization, ShareKey
+from barnabas.machines.shares.unset import UNINITIALIZED
 from barnabas.model.clock import ManualClock
 from barnabas.model.errors import (
-    ApiError,
-    CoordinatorLoadInProgress,
-    CoordinatorNotAvailable,
     ErrorCode,
-    FencedStateEpoch,
     InvalidRequest,
     InvalidShareSessionEpoch,
-    NotCoordinator,
     ShareSessionLimitReached,
     ShareSessionNotFound,
-    UnknownServerError,
-    UnknownTopicOrPartition,
 )
-from barnabas.model.internal_topics import SHARE_GROUP_STATE
-from barnabas.protocol.acknowledgements import Acknowledgement
 from barnabas.storage.file_pool import FileHandle
-from tests.support.images import CALLER
-from tests.support.parts import append, make_topic, running_parts
-from tests.support.wire import build
+from tests.support.parts import running_parts
+from tests.support.share_members import (
+    ACCEPT,
+    FEW,
+    GROUP,
+    REJECT,
+    RELEASE,
+    RENEW,
+    Member,
+    acquired,
+    begin,
+    later,
+    queue,
+    send,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
-    from uuid import UUID
 
-    from barnabas.broker.context import BrokerContext
-    from barnabas.machines.shares.coordinator import StateUpdate
-
-FEW = {"share.coordinator.state.topic.num.partitions": "3"}
-GROUP = "workers"
-GAP, ACCEPT, RELEASE, REJECT, RENEW = map(int, Acknowledgement)
-
-
-class Member:
-    """A member of the group, with a connection and a session."""
-
-    def __init__(self, broker: BrokerContext, topic_id: UUID, name: str) -> None:
-        self.broker = broker
-        self.topic_id = topic_id
-        self.name = name
-        self.caller = replace(CALLER, session=Session())
-        self.epoch = 0
-        self.throttled = timedelta(0)
-
-    def _body(self, acknowledges: list[tuple[Any, ...]], **fields: Any) -> dict[str, Any]:
-        batches = [
-            {"first_offset": first, "last_offset": last, "acknowledge_types": list(types)}
-            for first, last, *types in acknowledges
-        ]
-        part = {"partition_index": 0, "acknowledgement_batches": batches}
-        topics = [{"topic_id": self.topic_id, "partitions": [part]}]
-        body = {"group_id": GROUP, "member_id": self.name, "share_session_epoch": self.epoch, "topics": topics}
-        return {**body, **fields}
-
-    async def fetch(self, *acknowledges: tuple[Any, ...], wait_ms: int = 0, **fields: Any) -> Any:
-        """The one partition of a response, or None."""
-        limits = {"max_wait": wait_ms, "min_bytes": 1, "max_bytes": 1 << 20, "max_records": 500, "batch_size": 500}
-        body = self._body(list(acknowledges), **{**limits, **fields})
-        response = await share_fetch(self.broker, build(ShareFetchRequest, body), self.caller, 2)
-        self.epoch += 1
-        self.throttled = response.throttle_time
-        return response.responses[0].partitions[0] if response.responses else None
-
-    async def acknowledge(self, *acknowledges: tuple[Any, ...], **fields: Any) -> Any:
-        body = self._body(list(acknowledges), **fields)
-        response = await share_acknowledge(self.broker, build(ShareAcknowledgeRequest, body), self.caller, 2)
-        self.epoch += 1
-        return response.responses[0].partitions[0].error_code if response.responses else None
-
-    def hang_up(self) -> None:
-        self.caller.session.has_ended = True
-        if self.caller.session.on_end is not None:
-            self.caller.session.on_end()
-
-
-@asynccontextmanager
-async def queue(directory: Path, **settings: str) -> AsyncIterator[tuple[BrokerContext, UUID]]:
-    """A broker with the topic `jobs`, of which the group has read nothing."""
-    properties = {**FEW, **{name.replace("_", "."): text for name, text in settings.items()}}
-    async with running_parts(directory, properties) as broker:
-        await internal_topics.make(broker, SHARE_GROUP_STATE)
-        topic_id = (await make_topic(broker, "jobs")).topic_id
-        await broker.share_coordinators.runtime.loaded()
-        await begin(broker, topic_id, Initialization(0, 0))
-        yield broker, topic_id
-
-
-async def begin(broker: BrokerContext, topic_id: UUID, state: Initialization) -> None:
-    """Begin the state of the group anew, in partition 0 of a topic."""
-    key = ShareKey(GROUP, topic_id, 0)
-    answer = broker.share_coordinators.ask(
-        key, lambda machine, call, now_ms: machine.initialize(key, state, call, now_ms)
-    )
-    if asyncio.isfuture(answer):
-        await answer
-
-
-def send(broker: BrokerContext, count: int = 1) -> None:
-    append(broker.replicas.find("jobs", 0), [1_700_000_000_000] * count)
-
-
-async def later(broker: BrokerContext, ms: int) -> None:
-    """Let time pass, and locks end."""
-    assert isinstance(broker.clock, ManualClock)
-    broker.clock.advance(ms)
-    for each in list(broker.shares._hosted.values()):
-        each._timers.run_due()
-    await asyncio.sleep(0.01)
-
-
-def acquired(partition: Any) -> list[tuple[int, int, int]]:
-    assert partition.error_code is ErrorCode.none
-    return [(each.first_offset, each.last_offset, each.delivery_count) for each in partition.acquired_records]
+ACCEPTED = {"acknowledge_types": [ACCEPT]}
 
 
 async def test_each_record_goes_to_one_member_until_it_is_released(tmp_path: Path) -> None:
@@ -164,6 +72,42 @@ async def test_a_fetch_waits_for_records_and_for_released_ones(tmp_path: Path) -
         assert not second.done()
         assert (await anna.fetch((0, 0, RELEASE), max_records=0)).acknowledge_error_code == 0
         assert acquired(await asyncio.wait_for(second, 5)) == [(0, 0, 2)]
+
+
+async def test_fetches_that_wait_look_again_only_when_there_may_be_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = {"group_share_partition_max_record_locks": "100", "group_share_min_partition_max_record_locks": "100"}
+    looks: list[fetching.ShareFetching] = []
+    look = fetching.ShareFetching._look
+
+    def noted(self: fetching.ShareFetching, *args: Any) -> Any:
+        looks.append(self)
+        return look(self, *args)
+
+    monkeypatch.setattr(fetching.ShareFetching, "_look", noted)
+    async with queue(tmp_path, **limits) as (broker, topic_id):
+        send(broker, 3)
+        anna, bela = Member(broker, topic_id, "anna"), Member(broker, topic_id, "bela")
+        assert acquired(await anna.fetch(wait_ms=5000)) == [(0, 2, 1)]
+        waiting = asyncio.create_task(bela.fetch(wait_ms=20_000))
+        await asyncio.sleep(0.05)
+        before = len(looks)
+        assert await anna.acknowledge((0, 1, ACCEPT)) is ErrorCode.none
+        await asyncio.sleep(0.05)
+        assert len(looks) == before, "there is room, and nothing to fill it with"
+        assert await anna.acknowledge((2, 2, RELEASE)) is ErrorCode.none
+        assert acquired(await asyncio.wait_for(waiting, 5)) == [(2, 2, 2)]
+        for _ in range(11):
+            send(broker, 10)
+        assert acquired(await anna.fetch()) == [(3, 102, 1)]
+        full = asyncio.create_task(Member(broker, topic_id, "carl").fetch(wait_ms=20_000))
+        await asyncio.sleep(0.05)
+        assert not full.done()
+        assert await anna.acknowledge((3, 12, ACCEPT)) is ErrorCode.none
+        assert not full.done(), "the oldest record is bela's: the start has not moved"
+        assert (await bela.acknowledge((2, 2, ACCEPT))) is ErrorCode.none
+        assert acquired(await asyncio.wait_for(full, 5)) == [(103, 112, 1)]
 
 
 async def test_a_lock_ends_and_deliveries_run_out_after_five(tmp_path: Path) -> None:
@@ -298,6 +242,21 @@ async def test_acknowledgements_that_make_no_sense_are_refused(tmp_path: Path, b
         assert await anna.acknowledge((0, 2, ACCEPT)) is ErrorCode.none
 
 
+async def test_nothing_is_dropped_of_a_partition_that_is_named_twice(tmp_path: Path) -> None:
+    async with queue(tmp_path) as (broker, topic_id):
+        send(broker, 3)
+        anna, bela = Member(broker, topic_id, "anna"), Member(broker, topic_id, "bela")
+        await anna.fetch(wait_ms=5000)
+        once, twice = (
+            {"partition_index": 0, "acknowledgement_batches": [{"first_offset": at, "last_offset": at, **ACCEPTED}]}
+            for at in range(2)
+        )
+        topics = [{"topic_id": topic_id, "partitions": [once, twice]}]
+        assert await anna.acknowledge(topics=topics) is ErrorCode.none
+        anna.hang_up()
+        assert acquired(await bela.fetch(wait_ms=5000)) == [(2, 2, 2)]
+
+
 async def test_a_fetch_of_a_worker_that_died_takes_no_message(tmp_path: Path) -> None:
     async with queue(tmp_path) as (broker, topic_id):
         anna, bela = Member(broker, topic_id, "anna"), Member(broker, topic_id, "bela")
@@ -414,7 +373,8 @@ async def test_a_fetch_that_waits_is_judged_by_the_rules_of_the_moment(tmp_path:
 async def test_a_fetch_of_few_records_reads_little_of_a_long_backlog(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetching, "FIRST_STEP", 1000)
+    monkeypatch.setattr(fetching, "SMALLEST_STEP", 1000)
+    monkeypatch.setattr(hosted, "FIRST_READ", 1000)
     read: list[int] = []
     async with queue(tmp_path) as (broker, topic_id):
         for _ in range(500):
@@ -434,148 +394,3 @@ async def test_a_fetch_of_few_records_reads_little_of_a_long_backlog(
         read.clear()
         assert acquired(await anna.fetch(max_records=980)) == [(20, 519, 1), (520, 999, 1)], "longer and longer steps"
         assert 3 < len(read) < 20
-
-
-class FailingWrites:
-    """Lets the writes of states fail for a while, and keeps what was to be written."""
-
-    def __init__(self, broker: BrokerContext, monkeypatch: pytest.MonkeyPatch, *errors: ApiError) -> None:
-        self.errors = list(errors)
-        self.first_offset = 0
-        """Writes of records before it do not fail."""
-        self.updates: list[StateUpdate] = []
-        self._write = broker.shares.persister.write
-        monkeypatch.setattr(broker.shares.persister, "write", self.write)
-
-    async def write(self, key: ShareKey, update: StateUpdate) -> Any:
-        self.updates.append(update)
-        if self.errors and update.batches[0].first_offset >= self.first_offset:
-            return self.errors.pop(0)
-        return await self._write(key, update)
-
-
-MOVING = [NotCoordinator("moved"), CoordinatorNotAvailable("no leader"), CoordinatorLoadInProgress("loads")]
-
-
-async def test_an_acknowledgement_is_stored_though_the_share_coordinator_moves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(hosted, "WRITE_PAUSES", (0.01,) * 999)
-    async with queue(tmp_path) as (broker, topic_id):
-        send(broker, 4)
-        anna, bela = Member(broker, topic_id, "anna"), Member(broker, topic_id, "bela")
-        assert acquired(await anna.fetch(wait_ms=5000, max_records=2, share_acquire_mode=1)) == [(0, 1, 1)]
-        assert acquired(await bela.fetch()) == [(2, 3, 1)]
-        writes = FailingWrites(broker, monkeypatch, *[NotCoordinator("moved")] * 999)
-        writes.first_offset = 2
-        late = asyncio.create_task(bela.acknowledge((2, 3, ACCEPT)))
-        await asyncio.sleep(0.03)
-        assert await anna.acknowledge((0, 1, ACCEPT)) is ErrorCode.none
-        writes.errors = [*MOVING]
-        assert await late is ErrorCode.none
-        starts = [update.start_offset for update in writes.updates]
-        assert (starts[0], starts[-1]) == (0, 2), "the start does not go back"
-        assert await bela.fetch() is None
-
-
-@pytest.mark.parametrize("error", MOVING, ids=lambda error: type(error).__name__)
-async def test_a_client_is_told_to_try_again_if_the_coordinator_stays_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: ApiError
-) -> None:
-    monkeypatch.setattr(hosted, "WRITE_PAUSES", (0.001,) * 3)
-    async with queue(tmp_path) as (broker, topic_id):
-        send(broker, 2)
-        anna = Member(broker, topic_id, "anna")
-        await anna.fetch(wait_ms=5000)
-        writes = FailingWrites(broker, monkeypatch, *[error] * 4)
-        assert await anna.acknowledge((0, 1, ACCEPT)) is ErrorCode.coordinator_not_available
-        assert len(writes.updates) == 4
-        assert await anna.acknowledge((0, 1, ACCEPT)) is ErrorCode.none, "the records are still its own"
-
-
-async def test_what_the_next_session_of_a_member_acquires_is_not_taken_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with queue(tmp_path) as (broker, topic_id):
-        more = (await make_topic(broker, "more")).topic_id
-        await begin(broker, more, Initialization(0, 0))
-        send(broker)
-        both = [{"topic_id": each, "partitions": [{"partition_index": 0}]} for each in (topic_id, more)]
-        first = Member(broker, topic_id, "anna")
-        await first.fetch(wait_ms=5000, topics=both)
-        machine = broker.shares.find(ShareKey(GROUP, topic_id, 0)).machine
-        assert machine is not None
-        assert machine.in_flight == 1
-        write, may_write = broker.shares.persister.write, asyncio.Event()
-
-        async def write_later(key: ShareKey, update: StateUpdate) -> Any:
-            await may_write.wait()
-            return await write(key, update)
-
-        monkeypatch.setattr(broker.shares.persister, "write", write_later)
-        first.hang_up()
-        await asyncio.sleep(0.01)
-        append(broker.replicas.find("more", 0), [1_700_000_000_000])
-        second = Member(broker, more, "anna")
-        assert acquired(await second.fetch(wait_ms=5000)) == [(0, 0, 1)]
-        may_write.set()
-        await broker.shares._tasks.wait()
-        assert await second.acknowledge((0, 0, ACCEPT)) is ErrorCode.none
-
-
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [
-        (UnknownServerError("broken"), ErrorCode.unknown_server_error),
-        (FencedStateEpoch("old"), ErrorCode.not_leader_or_follower),
-        (RuntimeError("a mistake"), ErrorCode.unknown_server_error),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-async def test_a_state_that_cannot_be_loaded_is_told_and_not_read_again_and_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, told: ErrorCode
-) -> None:
-    monkeypatch.setattr(hosted, "LONGEST_PAUSE", 0.2)
-    async with queue(tmp_path) as (broker, topic_id):
-        send(broker)
-        reads = []
-        read = broker.shares.persister.read
-
-        async def failing(key: ShareKey, leader_epoch: int) -> Any:
-            reads.append(key)
-            if isinstance(error, ApiError):
-                return error
-            raise error
-
-        monkeypatch.setattr(broker.shares.persister, "read", failing)
-        anna = Member(broker, topic_id, "anna")
-        part = await asyncio.wait_for(anna.fetch(wait_ms=20_000), 10)
-        assert (part.error_code, len(reads)) == (told, 1)
-        assert (await anna.fetch()).error_code is told
-        assert len(reads) == 1, "the failure is remembered for a moment"
-        monkeypatch.setattr(broker.shares.persister, "read", read)
-        while broker.shares._hosted:
-            await asyncio.sleep(0.02)
-        assert acquired(await anna.fetch(wait_ms=5000)) == [(0, 0, 1)]
-
-
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [
-        (InvalidRequest("not initialized"), ErrorCode.unknown_server_error),
-        (UnknownTopicOrPartition("deleted"), ErrorCode.unknown_topic_or_partition),
-        (FencedStateEpoch("old"), ErrorCode.not_leader_or_follower),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-async def test_a_share_partition_is_loaded_anew_if_its_state_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: ApiError, told: ErrorCode
-) -> None:
-    async with queue(tmp_path) as (broker, topic_id):
-        send(broker, 2)
-        anna = Member(broker, topic_id, "anna")
-        assert acquired(await anna.fetch(wait_ms=5000)) == [(0, 1, 1)]
-        FailingWrites(broker, monkeypatch, error)
-        assert await anna.acknowledge((0, 1, ACCEPT)) is told
-        await begin(broker, topic_id, Initialization(1, 1))
-        assert acquired(await anna.fetch(wait_ms=5000)) == [(1, 1, 1)]

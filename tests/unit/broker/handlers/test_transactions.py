@@ -12,6 +12,7 @@ from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequ
 from kio.schema.list_transactions.v2.request import ListTransactionsRequest
 
 from barnabas.broker.coordinators import reply_deadline
+from barnabas.broker.coordinators.runtime import Runtime
 from barnabas.broker.handlers import transactions as handlers
 from barnabas.machines.transactions.states import TransactionState
 from barnabas.model.errors import ErrorCode
@@ -161,12 +162,46 @@ async def test_offsets_count_when_the_transaction_is_committed(tmp_path: Path, v
 async def test_offsets_cannot_be_added_while_the_topic_of_groups_is_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    find = Runtime.partition_for
+    monkeypatch.setattr(
+        Runtime, "partition_for", lambda runtime, key: None if runtime.topic == CONSUMER_OFFSETS else find(runtime, key)
+    )
     async with transacting(tmp_path) as transactor:
         await transactor.init()
         request = zero(AddOffsetsToTxnRequest, transactional_id=ID, group_id="g")
-        monkeypatch.setattr(transactor.broker.groups.runtime, "partition_for", lambda group_id: None)
         added = await handlers.add_offsets_to_txn(transactor.broker, request, CALLER, 3)
         assert added.error_code is ErrorCode.coordinator_not_available
+
+
+@pytest.mark.parametrize("commit", [True, False])
+async def test_a_transaction_ends_although_the_topic_of_groups_was_deleted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, commit: bool
+) -> None:
+    async with transacting(tmp_path) as transactor:
+        broker = transactor.broker
+        await transactor.begin()
+        assert await transactor.commit_offset(5, 5) is ErrorCode.none
+        await broker.controller.delete_topics([CONSUMER_OFFSETS])
+        assert await transactor.commit_offset(6, 5) is ErrorCode.coordinator_not_available
+        assert await transactor.end(commit=commit) is ErrorCode.none
+        state = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
+        assert await asyncio.wait_for(transactor.settle(), 30) is state
+        assert await transactor.send(0) is ErrorCode.none
+        request = zero(
+            AddOffsetsToTxnRequest,
+            transactional_id=ID,
+            group_id="g",
+            producer_id=transactor.producer[0],
+            producer_epoch=transactor.producer[1],
+        )
+        added = await handlers.add_offsets_to_txn(broker, request, CALLER, 3)
+        assert added.error_code is ErrorCode.none, "which made the topic again"
+        await broker.groups.runtime.loaded()
+        assert await transactor.offset() is None
+        assert await transactor.commit_offset(7, 5) is ErrorCode.none
+        await transactor.commit()
+        assert await transactor.offset() == 7
+    assert not [each for each in caplog.records if each.exc_info or each.levelname == "ERROR"]
 
 
 async def test_transactions_are_listed_and_described(tmp_path: Path) -> None:

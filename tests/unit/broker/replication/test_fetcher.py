@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -25,11 +27,14 @@ from barnabas.model.log_config import LogConfig
 from barnabas.net.channel import Channel
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.wire.conversion import zero
+from barnabas.storage.files import FileSystem
 from tests.support.logs import TP, batch, new_log
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
+
+    import pytest
 
     from barnabas.storage.log.log import Log
 
@@ -56,8 +61,7 @@ class Leader(Channel):
         entity_writer(fetch_response.FetchResponse)(answer, self._first_record())
         return memoryview(b"\0" + answer.getvalue())
 
-    @staticmethod
-    def _first_record() -> Any:
+    def _first_record(self) -> Any:
         records: Any = zero(fetch_response.PartitionData, records=batch(1))
         topic: Any = zero(fetch_response.FetchableTopicResponse, topic_id=TOPIC_ID, partitions=(records,))
         return zero(fetch_response.FetchResponse, responses=(topic,))
@@ -74,6 +78,8 @@ class Disk:
         self.emptied: list[tuple[FollowerPartition, int]] = []
         self.syncs: asyncio.Queue[tuple[int, Future[int]]] = asyncio.Queue()
         """Up to which offset each goes."""
+        self.unfollow: Callable[[], None] = lambda: None
+        """Has the partition fetched no more."""
 
     def flush_through(self, log: Log, end_offset: int) -> Future[int]:
         """Begin a sync."""
@@ -116,7 +122,9 @@ async def run(
                 logs=disk,
             )
             fetcher = ReplicaFetcher(2, leader, context)
-            fetcher.add(FollowerPartition(TP, TOPIC_ID, log, leader_id=2, leader_epoch=0))
+            follower = FollowerPartition(TP, TOPIC_ID, log, leader_id=2, leader_epoch=0)
+            disk.unfollow = partial(fetcher.remove, follower)
+            fetcher.add(follower)
             try:
                 async with asyncio.timeout(30):
                     assert await leader.asked.get() == 0
@@ -177,6 +185,25 @@ async def test_before_that_many_messages_nothing_is_synced(tmp_path: Path) -> No
     await run(tmp_path, LogConfig(flush_messages=2), story)
 
 
+async def test_the_first_file_is_not_made_on_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_file, by = FileSystem.open, list[str]()
+
+    def open_and_note(files: FileSystem, path: str, *, create: bool = False) -> int:
+        if create and path.endswith(".log"):
+            by.append(threading.current_thread().name)
+        return open_file(files, path, create=create)
+
+    monkeypatch.setattr(FileSystem, "open", open_and_note)
+
+    async def story(leader: Leader, _: Disk, log: Log) -> None:
+        assert await leader.asked.get() == 1
+        assert log.log_end_offset == 1
+
+    await run(tmp_path, LogConfig(), story)
+    assert by
+    assert threading.main_thread().name not in by
+
+
 class Elsewhere(Leader):
     """A leader that has nothing at any offset that it is asked for; its log begins and ends somewhere."""
 
@@ -228,3 +255,70 @@ async def test_a_follower_that_the_leader_has_nothing_for_asks_ever_more_rarely(
         assert asyncio.get_running_loop().time() - began >= 0.02 + 0.04 + 0.08
 
     await run(tmp_path, LogConfig(), story, Elsewhere(0, 5), backoff_ms=1000)
+
+
+class FarAhead(Leader):
+    """A leader whose log has many small batches, the last of which does not fit into its answer."""
+
+    batches = 700
+    damaged: int | None = None
+
+    def _first_record(self) -> Any:
+        batches = [offset.to_bytes(8, "big") + batch(1)[8:] for offset in range(self.batches + 1)]
+        if self.damaged is not None:
+            batches[self.damaged] = batches[self.damaged][:-1] + b"?"
+        records: Any = zero(fetch_response.PartitionData, records=b"".join(batches)[:-10])
+        topic: Any = zero(fetch_response.FetchableTopicResponse, topic_id=TOPIC_ID, partitions=(records,))
+        return zero(fetch_response.FetchResponse, responses=(topic,))
+
+
+class Damaged(FarAhead):
+    """One of them is not what its CRC says."""
+
+    damaged = 150
+
+
+async def test_many_small_batches_are_appended_in_several_turns_of_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.broker.replication.fetcher.APPENDED_TOGETHER", 100)
+    seen: list[int] = []
+
+    async def story(leader: Leader, disk: Disk, log: Log) -> None:
+        while log.log_end_offset < FarAhead.batches:
+            seen.append(log.log_end_offset)
+            await asyncio.sleep(0)
+        assert await leader.asked.get() == FarAhead.batches
+
+    await run(tmp_path, LogConfig(), story, FarAhead())
+    assert sorted({*seen}) == [0, 100, 200, 300, 400, 500, 600]
+
+
+async def test_what_comes_after_a_piece_that_cannot_be_appended_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log may have gaps, as compaction leaves them: nobody else would notice this one."""
+    monkeypatch.setattr("barnabas.broker.replication.fetcher.APPENDED_TOGETHER", 100)
+
+    async def story(leader: Leader, disk: Disk, log: Log) -> None:
+        assert await leader.asked.get() == 100
+        assert log.log_end_offset == 100
+
+    await run(tmp_path, LogConfig(), story, Damaged())
+
+
+async def test_a_partition_that_is_led_by_another_between_two_pieces_gets_no_more_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log may be cut by then, or be appended to by this broker itself."""
+    monkeypatch.setattr("barnabas.broker.replication.fetcher.APPENDED_TOGETHER", 100)
+
+    async def story(leader: Leader, disk: Disk, log: Log) -> None:
+        while log.log_end_offset < 300:
+            await asyncio.sleep(0)
+        disk.unfollow()
+        log.truncate_to(250)
+        await turns()
+        assert log.log_end_offset == 250
+
+    await run(tmp_path, LogConfig(), story, FarAhead())

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
 
 import pytest
 
 from barnabas.broker.replication import fetcher
-from barnabas.broker.replication.fetcher_manager import FetcherManager
+from barnabas.broker.replication.fetcher_manager import MOST_PARTITIONS, FetcherManager
+from barnabas.model.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Fetcher:
@@ -17,8 +21,9 @@ class Fetcher:
 
     made: list[Fetcher]
 
-    def __init__(self, *_: object) -> None:
+    def __init__(self, _leader: int, _channel: object, _context: object, share: Callable[[], float]) -> None:
         self.made.append(self)
+        self.share = share
         self.followers: list[object] = []
         self.has_stopped = False
 
@@ -47,15 +52,21 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Fetcher]:
     return Fetcher.made
 
 
-def manager() -> FetcherManager:
+def follower_of(leader_id: int, partition: int = 0) -> Any:
+    """A partition to fetch."""
+    return Mock(leader_id=leader_id, tp=TopicPartition("orders", partition))
+
+
+def manager(fetchers: int = 1) -> FetcherManager:
+    """With so many fetchers for each leader."""
     context: Any = Mock()
-    context.settings.number.return_value = 1
+    context.settings.number.return_value = fetchers
     return FetcherManager(Mock(), Mock(), context)
 
 
 async def test_a_fetcher_that_was_just_ended_is_stopped_too(made: list[Fetcher]) -> None:
     """Its task was cancelled before it began: the fetcher went on appending to logs that were being closed."""
-    fetchers, first, second = manager(), Mock(leader_id=2), Mock(leader_id=3)
+    fetchers, first, second = manager(), follower_of(2), follower_of(3)
     fetchers.follow(first)
     fetchers.follow(second)
     fetchers.unfollow(first)
@@ -66,5 +77,40 @@ async def test_a_fetcher_that_was_just_ended_is_stopped_too(made: list[Fetcher])
 async def test_nothing_is_fetched_after_the_end(made: list[Fetcher]) -> None:
     fetchers = manager()
     await fetchers.stop()
-    fetchers.follow(Mock(leader_id=2))
+    fetchers.follow(follower_of(2))
     assert made == []
+
+
+async def test_what_a_fetcher_fetches_is_bounded(made: list[Fetcher]) -> None:
+    """One fetcher had all partitions of a leader, and looked at all of them for each record of any."""
+    fetchers, followers = manager(), [follower_of(2) for _ in range(2 * MOST_PARTITIONS + 1)]
+    for follower in followers:
+        fetchers.follow(follower)
+    assert [len(each) for each in made] == [MOST_PARTITIONS, MOST_PARTITIONS, 1]
+    fetchers.unfollow(followers[0])
+    fetchers.follow(follower_of(2))
+    assert [len(each) for each in made] == [MOST_PARTITIONS, MOST_PARTITIONS, 1]
+    fetchers.follow(follower_of(3))
+    assert [len(each) for each in made] == [MOST_PARTITIONS, MOST_PARTITIONS, 1, 1]
+    await fetchers.stop()
+
+
+async def test_partitions_of_a_topic_are_shared_out_evenly(made: list[Fetcher]) -> None:
+    fetchers = manager(4)
+    for partition in range(12):
+        fetchers.follow(follower_of(2, partition))
+    assert [len(each) for each in made] == [3, 3, 3, 3]
+    await fetchers.stop()
+
+
+async def test_fetchers_of_a_leader_share_what_they_may_be_answered_with(made: list[Fetcher]) -> None:
+    fetchers, followers = manager(), [follower_of(2) for _ in range(MOST_PARTITIONS + 1)]
+    fetchers.follow(followers[0])
+    assert made[0].share() == 1.0
+    for follower in followers[1:]:
+        fetchers.follow(follower)
+    assert [each.share() for each in made] == [0.5, 0.5]
+    fetchers.unfollow(followers[-1])
+    assert (made[0].share(), len(made[1])) == (1.0, 0)
+    await fetchers.stop()
+    assert [each.has_stopped for each in made] == [True, True]

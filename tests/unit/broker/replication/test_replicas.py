@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, cast
 from unittest.mock import Mock
 
 import pytest
 
+from barnabas.broker.replication.replicas import ReplicaManager
 from barnabas.machines.controller.requests import TopicToCreate
 from barnabas.model.errors import NotLeaderOrFollower, StorageFailed, UnknownTopicId, UnknownTopicOrPartition
 from barnabas.model.ids import TopicPartition
-from barnabas.storage.log.log import Log
+from barnabas.storage.manager import LogManager
 from barnabas.storage.recovery.loading import TornLog
-from tests.support.parts import append, make_topic, run
+from tests.support.images import with_other_broker, with_partition, without
+from tests.support.parts import append, make_topic, run, running_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from barnabas.broker.context import BrokerContext
-    from barnabas.machines.controller.image import ClusterImage, PartitionImage, TopicImage
+    from barnabas.machines.controller.image import ClusterImage
+    from barnabas.storage.log.log import Log
 
 NOW = 1_700_000_000_000
 
@@ -42,10 +44,58 @@ async def test_a_partition_is_found_by_name_and_by_id(tmp_path: Path) -> None:
 async def test_a_partition_whose_log_is_being_created_is_retried(tmp_path: Path) -> None:
     async def story(broker: BrokerContext) -> None:
         await broker.controller.create_topics([TopicToCreate("t", 50, 1)])
-        with pytest.raises(NotLeaderOrFollower, match="is being created or truncated"):
+        with pytest.raises(NotLeaderOrFollower, match="is being opened, created or truncated"):
             broker.replicas.find("t", 49)
         await broker.replicas.settled()
         assert broker.replicas.find("t", 49).log.log_end_offset == 0
+
+    await run(tmp_path, story)
+
+
+async def test_very_many_partitions_are_led_in_slices_between_which_others_are_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("replicas", "log_changes"):
+        monkeypatch.setattr(f"barnabas.broker.replication.{module}.HANDED_OVER_TOGETHER", 3)
+
+    async def story(broker: BrokerContext) -> None:
+        replicas = broker.replicas
+
+        def led() -> int:
+            return len(list(replicas.all()))
+
+        await make_topic(broker, "t", partitions=10)
+        replicas.resign()
+        replicas.resume()
+        steps = [led()]
+        with pytest.raises(NotLeaderOrFollower, match="is being opened"):
+            replicas.find("t", 9)
+        for _ in range(6):
+            await asyncio.sleep(0)
+            steps.append(led())
+        assert (steps[0], steps[-1]) == (3, 10)
+        assert max(after - before for before, after in pairwise(steps)) == 3
+
+    await run(tmp_path, story)
+
+
+async def test_a_broker_that_is_fenced_between_two_slices_leads_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("replicas", "log_changes"):
+        monkeypatch.setattr(f"barnabas.broker.replication.{module}.HANDED_OVER_TOGETHER", 3)
+
+    async def story(broker: BrokerContext) -> None:
+        replicas = broker.replicas
+        await make_topic(broker, "t", partitions=10)
+        replicas.resign()
+        replicas.resume()
+        replicas.resign()
+        await replicas.settled()
+        assert list(replicas.all()) == []
+        replicas.resume()
+        await replicas.settled()
+        assert len(list(replicas.all())) == 10
 
     await run(tmp_path, story)
 
@@ -101,29 +151,42 @@ async def test_who_waits_on_a_deleted_partition_is_told_even_if_its_disk_has_fai
     await run(tmp_path, story)
 
 
-async def test_which_logs_have_failed_is_told_without_a_look_at_all_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def story(broker: BrokerContext) -> None:
+class CountedReplicas(ReplicaManager):
+    """Count how often it is looked whether a log can be used."""
+
+    looks = 0
+
+    def is_unusable(self, topic: str, index: int) -> bool:
+        self.looks += 1
+        return super().is_unusable(topic, index)
+
+
+class FullLogs(LogManager):
+    """Have no room for the logs of one topic."""
+
+    def create(self, tp: TopicPartition, *words: Any, **names: Any) -> Log:
+        if tp.topic == "unmade":
+            raise StorageFailed("no room")
+        return super().create(tp, *words, **names)
+
+
+async def test_which_logs_have_failed_is_told_without_a_look_at_all_others(tmp_path: Path) -> None:
+    async with running_parts(tmp_path, make_logs=FullLogs, make_replicas=CountedReplicas) as broker:
         await make_topic(broker, "t", partitions=30)
         await make_topic(broker, "gone", partitions=2)
         for topic in ("t", "gone"):
             broker.replicas.find(topic, 1).log.refuse(TornLog("its end is missing"))
         await broker.controller.delete_topics(["gone"])
         await broker.replicas.settled()
-        looked_at = Mock(side_effect=broker.replicas.is_unusable)
-        monkeypatch.setattr(broker.replicas, "is_unusable", looked_at)
-        assert broker.replicas.unusable() == {("t", 1)}
-        assert looked_at.call_count == 1
-        with monkeypatch.context() as full:
-            full.setattr(broker.logs, "create", Mock(side_effect=StorageFailed("no room")))
-            await broker.controller.create_topics([TopicToCreate("unmade", 1, 1)])
-            await broker.replicas.settled()
+        replicas = cast("CountedReplicas", broker.replicas)
+        before = replicas.looks
+        assert replicas.unusable() == {("t", 1)}
+        assert replicas.looks == before + 1
+        await broker.controller.create_topics([TopicToCreate("unmade", 1, 1)])
+        await broker.replicas.settled()
         assert broker.replicas.unusable() == {("t", 1), ("unmade", 0)}
         broker.replicas.find("t", 0).log.store.fail(OSError(5, "Input/output error"), "a test")
         assert broker.replicas.unusable() == {*(("t", index) for index in range(30)), ("unmade", 0)}
-
-    await run(tmp_path, story)
 
 
 async def test_a_leadership_that_is_over_says_nothing_more_of_its_log(tmp_path: Path) -> None:
@@ -258,203 +321,3 @@ class TestStrays:
             assert broker.logs.get(TopicPartition("t", 0)) is not None
 
         await run(tmp_path, story)
-
-
-def without(image: ClusterImage, topic: str) -> ClusterImage:
-    topics = {name: found for name, found in image.topics.items() if name != topic}
-    return replace(image, topics=topics, topic_names={found.topic_id: name for name, found in topics.items()})
-
-
-def with_partition(image: ClusterImage, topic: TopicImage, partition: PartitionImage) -> ClusterImage:
-    return replace(image, topics={**image.topics, topic.name: replace(topic, partitions=(partition,))})
-
-
-def with_other_broker(image: ClusterImage) -> ClusterImage:
-    return replace(image, brokers={**image.brokers, 2: replace(image.brokers[1], broker_id=2)})
-
-
-class Disk:
-    """Holds up whoever asks it to wait, until it is told to go on."""
-
-    def __init__(self) -> None:
-        self.busy = threading.Event()
-        self._free = threading.Event()
-
-    def wait(self, *_: object) -> None:
-        """What a thread does meanwhile."""
-        self.busy.set()
-        assert self._free.wait(timeout=30)
-
-    def go_on(self) -> None:
-        self._free.set()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.001)
-
-
-async def followed_elsewhere(broker: BrokerContext, name: str = "t") -> tuple[TopicImage, PartitionImage]:
-    """A topic with ten batches, whose leader is another broker."""
-    topic = await make_topic(broker, name)
-    for _ in range(10):
-        append(broker.replicas.find(name, 0), [NOW])
-    elsewhere = replace(topic.partitions[0], replicas=(1, 2), isr=(1, 2), leader=2, leader_epoch=1, partition_epoch=1)
-    broker.metadata.replace(with_partition(broker.metadata.image, topic, elsewhere))
-    return topic, elsewhere
-
-
-async def test_a_partition_whose_log_is_being_truncated_is_led_when_that_is_done(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def story(broker: BrokerContext) -> None:
-        topic, elsewhere = await followed_elsewhere(broker)
-        disk = Disk()
-        follower = broker.replicas.followed("t", 0)
-        assert follower is not None
-        monkeypatch.setattr(follower.log.store, "lower_checkpoints", disk.wait)
-        broker.replicas.truncate(follower, 4)
-        await until(disk.busy.is_set)
-        assert broker.replicas.followed("t", 0) is None
-        here = replace(elsewhere, leader=1, leader_epoch=2, partition_epoch=2)
-        broker.metadata.replace(with_partition(broker.metadata.image, topic, here))
-        with pytest.raises(NotLeaderOrFollower, match="is being created or truncated"):
-            broker.replicas.find("t", 0)
-        disk.go_on()
-        await broker.replicas.settled()
-        partition = broker.replicas.find("t", 0)
-        assert (partition.log.log_end_offset, partition.leader.epoch_start_offset) == (4, 4)
-        assert partition.leader.leader_epoch == 2
-
-    await run(tmp_path, story)
-
-
-async def test_a_log_that_is_cut_is_followed_again_also_after_a_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def story(broker: BrokerContext) -> None:
-        await followed_elsewhere(broker)
-        first = broker.replicas.followed("t", 0)
-        assert first is not None
-        with monkeypatch.context() as failing:
-            failing.setattr(Log, "truncate_to", Mock(side_effect=StorageFailed("no descriptors")))
-            broker.replicas.truncate(first, 4)
-            await broker.replicas.settled()
-        second = broker.replicas.followed("t", 0)
-        assert second is not None
-        assert (second is first, second.log.log_end_offset) == (False, 10)
-        broker.replicas.truncate_fully(first, 0)  # what was decided before is of no account
-        broker.replicas.truncate_fully(second, 3)
-        await broker.replicas.settled()
-        third = broker.replicas.followed("t", 0)
-        assert third is not None
-        assert (third.log.log_start_offset, third.log.log_end_offset) == (3, 3)
-
-    await run(tmp_path, story, replica_fetch_backoff_ms="10")
-
-
-async def test_a_topic_that_is_deleted_while_its_log_is_cut_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def story(broker: BrokerContext) -> None:
-        await followed_elsewhere(broker)
-        disk = Disk()
-        follower = broker.replicas.followed("t", 0)
-        assert follower is not None
-        monkeypatch.setattr(follower.log.store, "lower_checkpoints", disk.wait)
-        broker.replicas.truncate(follower, 4)
-        await until(disk.busy.is_set)
-        await broker.controller.delete_topics(["t"])
-        again = (await broker.controller.create_topics([TopicToCreate("t", 1, 1)]))["t"]
-        assert not isinstance(again, Exception)
-        disk.go_on()
-        await broker.replicas.settled()
-        partition = broker.replicas.find("t", 0)
-        assert partition.log.topic_id == again.topic_id
-        assert partition.log.log_end_offset == 0
-        assert not broker.logs.failed_directories
-
-    await run(tmp_path, story)
-
-
-async def test_leadership_changes_at_once_while_other_logs_are_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def story(broker: BrokerContext) -> None:
-        topic = await make_topic(broker, "t")
-        disk, create = Disk(), broker.logs.create
-
-        def create_late(*words: Any, **names: Any) -> Log:
-            disk.wait()
-            return create(*words, **names)
-
-        monkeypatch.setattr(broker.logs, "create", create_late)
-        await broker.controller.create_topics([TopicToCreate("many", 300, 1)])
-        await until(disk.busy.is_set)
-        elsewhere = replace(topic.partitions[0], replicas=(1, 2), isr=(1, 2), leader=2, leader_epoch=1)
-        image = broker.metadata.image
-        broker.metadata.replace(with_partition(image, topic, elsewhere))
-        assert broker.replicas.followed("t", 0) is not None
-        broker.metadata.replace(with_partition(image, topic, replace(elsewhere, leader=1, leader_epoch=2)))
-        assert broker.replicas.find("t", 0).leader.leader_epoch == 2
-        disk.go_on()
-        await broker.replicas.settled()
-        assert broker.replicas.find("many", 299)
-
-    await run(tmp_path, story)
-
-
-async def test_a_topic_is_deleted_while_other_logs_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its log is set aside when that can be done, and nobody else waits for it."""
-
-    async def story(broker: BrokerContext) -> None:
-        await make_topic(broker, "t")
-        log = broker.replicas.find("t", 0).log
-        disk, create = Disk(), Log.create
-
-        def create_late(*words: Any, **names: Any) -> Log:
-            disk.wait()
-            return create(*words, **names)
-
-        monkeypatch.setattr(Log, "create", create_late)
-        await broker.controller.create_topics([TopicToCreate("slow", 1, 1)])
-        await until(disk.busy.is_set)
-        await broker.controller.delete_topics(["t"])
-        with pytest.raises(UnknownTopicOrPartition):
-            broker.replicas.find("t", 0)
-        assert broker.logs.get(TopicPartition("t", 0)) is log
-        disk.go_on()
-        await broker.replicas.settled()
-        assert broker.logs.get(TopicPartition("t", 0)) is None
-        assert broker.replicas.find("slow", 0)
-
-    await run(tmp_path, story)
-
-
-async def test_a_partition_that_comes_back_while_its_log_is_set_aside_has_its_records(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def story(broker: BrokerContext) -> None:
-        topic = await make_topic(broker, "t")
-        append(broker.replicas.find("t", 0), [NOW] * 3)
-        disk, set_aside = Disk(), broker.logs.set_aside
-
-        def set_aside_late(log: Log) -> object:
-            disk.wait()
-            return set_aside(log)
-
-        monkeypatch.setattr(broker.logs, "set_aside", set_aside_late)
-        image = broker.metadata.image
-        moved = replace(topic.partitions[0], replicas=(2,), isr=(2,), leader=2, leader_epoch=1, partition_epoch=1)
-        broker.metadata.replace(with_partition(image, topic, moved))
-        await until(disk.busy.is_set)
-        here = replace(topic.partitions[0], leader_epoch=2, partition_epoch=2)
-        broker.metadata.replace(with_partition(image, topic, here))
-        with pytest.raises(NotLeaderOrFollower):
-            broker.replicas.find("t", 0)
-        disk.go_on()
-        await broker.replicas.settled()
-        assert broker.replicas.find("t", 0).log.log_end_offset == 3
-
-    await run(tmp_path, story)

@@ -13,7 +13,8 @@ from barnabas.broker.handlers import replication
 from barnabas.broker.replication.strays import Strays
 from barnabas.metadata.images.announcements import announcements
 from barnabas.metadata.stores.store import Create, Delete, StoreUnavailable
-from barnabas.metadata.znodes import Assignment, ControllerNode, DeletedTopicNode, TopicNode
+from barnabas.metadata.topic_znodes import Assignment, DeletedTopicNode, TopicNode
+from barnabas.metadata.znodes import ControllerNode
 from barnabas.model.errors import UnknownControllerId
 from barnabas.model.ids import TopicPartition
 from barnabas.protocol.messages import inter_broker
@@ -157,7 +158,13 @@ async def test_a_record_does_not_outweigh_a_topic_that_is_there(tmp_path: Path) 
 
 async def moved(broker: BrokerContext, *, in_the_tree: bool) -> None:
     """A controller elsewhere says that partition 0 moved to broker 2, and so does the tree, or not."""
-    topic = await with_data(broker)
+    told = await stopped(broker, await with_data(broker), in_the_tree=in_the_tree)
+    broker.metadata.replace(told)
+    await settled(broker)
+
+
+async def stopped(broker: BrokerContext, topic: TopicImage, *, in_the_tree: bool = True) -> ClusterImage:
+    """A controller elsewhere sends StopReplica; the image that it sends next."""
     if in_the_tree:
         data = TopicNode.encode(topic.topic_id, [Assignment((2,))])
         await broker.membership.store.set(TopicNode.path("t"), data)
@@ -170,8 +177,42 @@ async def moved(broker: BrokerContext, *, in_the_tree: bool) -> None:
         numbered = replace(message, number=i64(1))
         if isinstance(numbered, inter_broker.StopReplicaRequest):
             await replication.stop_replica(broker, numbered, proved(2))
-    broker.metadata.replace(told)
-    await settled(broker)
+    return told
+
+
+async def test_a_replica_that_was_stopped_is_not_made_anew_before_the_image_comes(tmp_path: Path) -> None:
+    """It would be led in the old leader epoch, without a record: consumers would begin anew, or skip what comes."""
+
+    async def story(broker: BrokerContext) -> None:
+        told = await stopped(broker, await with_data(broker))
+        await settled(broker)
+        assert broker.replicas.get("t", 0) is None
+        assert directories(broker) == ["delete"]
+        broker.metadata.replace(told)
+        await settled(broker)
+        assert directories(broker) == ["delete"]
+
+    await run(tmp_path, story)
+
+
+async def test_a_replica_that_is_stopped_while_its_log_is_made_is_removed(tmp_path: Path) -> None:
+    async def story(broker: BrokerContext) -> None:
+        await let_another_be_controller(broker)
+        topic = broker.metadata.image.topics["t"]
+        broker.replicas.resign()
+        for log in list(broker.logs.logs()):
+            broker.logs.set_aside(log)
+        broker.replicas.resume()
+        assert broker.replicas.get("t", 0) is None
+        await stopped(broker, topic)
+        await settled(broker)
+        assert directories(broker) == ["delete"]
+
+    async def before(broker: BrokerContext) -> None:
+        await with_data(broker)
+
+    await run(tmp_path, before)
+    await run(tmp_path, story)
 
 
 async def test_a_replica_that_moved_is_removed_when_that_is_told_and_the_tree_says_so(tmp_path: Path) -> None:

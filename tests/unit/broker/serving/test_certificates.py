@@ -22,7 +22,7 @@ from barnabas.model.errors import ConfigError, InvalidRequest
 from barnabas.net.contexts import listener_context
 from tests.support.certificates import Authority
 from tests.support.images import ClusterOf
-from tests.support.servers import until
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -117,7 +117,7 @@ async def test_a_certificate_that_only_openssl_can_read_is_not_the_last_that_is_
         odd = ssl.DER_cert_to_PEM_cert(der.replace(b"30000101000000Z", b"3000010100000AZ"))
         assert odd != new.certificate
         new.write(setting.keystore, new.key + odd)
-        await until(lambda: "old ones stay: listener SSL: the own certificate in the keystore" in caplog.text)
+        await until(lambda: "old ones stay in use: listener SSL: the own certificate in the keystore" in caplog.text)
         assert setting.context() is first
         with monkeypatch.context() as failing:
             failing.setattr(setting.certificates, "_load", None)

@@ -15,8 +15,10 @@ import pytest
 from barnabas.broker.handlers.envelope import unwrap
 from barnabas.broker.replication.leader_partition import LeaderPartition
 from barnabas.broker.serving.caller import Caller, Session
-from barnabas.broker.serving.dispatch import ROUTE, Dispatcher, KnownClient, Route
+from barnabas.broker.serving.dispatch import ROUTE, Dispatcher
+from barnabas.broker.serving.known_clients import KnownClient
 from barnabas.broker.serving.registry import BY_KEY, Api
+from barnabas.broker.serving.routes import Route
 from barnabas.model.errors import ErrorCode, InvalidFrame, NotController
 from barnabas.net.reply import HANG_UP, Parked
 from barnabas.protocol.wire import framing

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.broker.serving.dispatch import KnownClient
+from barnabas.broker.serving.known_clients import KnownClient
 from barnabas.machines.security.scram import ScramCredential
 from tests.support.sasl import (
     API_VERSIONS,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import struct
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas.net.connection import REQUESTS_PER_TURN
 from tests.support.sasl import (
     AUTHENTICATE,
     HANDSHAKE,
+    METADATA,
     LoginBroker,
     authenticate,
     is_served,
@@ -99,6 +101,25 @@ def test_the_messages_of_another_login_may_come_at_once(client: Connection) -> N
     last = client.receive_frame()
     assert last is not None
     assert read_response(AUTHENTICATE, 2, last, 8).error_code.value == 0
+
+
+def test_requests_before_and_after_another_login_may_come_with_it(client: Connection) -> None:
+    """They wait in one buffer, because a message of the login waits for its turn, and are served in several turns."""
+    log_in(client, "PLAIN", "alice", "wonder")
+    metadata: tuple[int, int, dict[str, Any]] = (METADATA, 9, {"topics": []})
+    wanted = [
+        metadata,
+        (HANDSHAKE, 1, {"mechanism": "PLAIN"}),
+        (AUTHENTICATE, 2, {"auth_bytes": b"\0alice\0wonder"}),
+        *[metadata] * (REQUESTS_PER_TURN + 1),
+    ]
+    frames = [request(key, version, number, body) for number, (key, version, body) in enumerate(wanted)]
+    client.socket.sendall(b"".join(struct.pack(">i", len(each)) + each for each in frames))
+    for number, (key, version, _) in enumerate(wanted):
+        answer = client.receive_frame()
+        assert answer is not None, number
+        read_response(key, version, answer, number)
+    assert is_served(client)
 
 
 def test_nobody_becomes_somebody_else(client: Connection) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import threading
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 import pytest
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
@@ -16,37 +14,37 @@ from kio.schema.list_offsets.v11.response import (
     ListOffsetsTopicResponse,
 )
 
+from barnabas.broker.controller.local_controller import LocalController
+from barnabas.broker.coordinators.runtime import Runtime
 from barnabas.broker.handlers import groups
 from barnabas.broker.handlers.configs import describe_configs
+from barnabas.broker.replication.replicas import ReplicaManager
 from barnabas.broker.serving import long_answers
+from barnabas.broker.serving.answers import LONG_ANSWER
 from barnabas.broker.serving.config_entries import Describer
-from barnabas.broker.serving.dispatch import LARGE_FRAME, LONG_ANSWER, Dispatcher
-from barnabas.broker.serving.long_answers import DECISION, PART, LongAnswers
-from barnabas.machines.groups.classic.group import ClassicGroup
+from barnabas.broker.serving.dispatch import LARGE_FRAME, Dispatcher
+from barnabas.broker.serving.long_answers import PART, LongAnswers
 from barnabas.machines.groups.coordinator import GroupCoordinator
-from barnabas.machines.groups.deletion import MOST
 from barnabas.machines.groups.offsets.rules import GroupOffsets
 from barnabas.model.errors import ErrorCode
-from barnabas.model.internal_topics import CONSUMER_OFFSETS
 from barnabas.net.reply import HANG_UP, Parked
 from barnabas.protocol.coordinator_records import CoordinatorRecord, OffsetCommitKey, OffsetCommitValue
 from barnabas.protocol.wire import codec
 from barnabas.protocol.wire.conversion import zero
 from barnabas.storage.log.producers import LogProducers
-from tests.support.group_handlers import committed, coordinating, reload
-from tests.support.images import CALLER, ClusterOf, telling_broker
-from tests.support.logs import read_bytes, split
+from tests.support.group_handlers import coordinating, fill_groups
+from tests.support.images import ClusterOf, telling_broker
 from tests.support.parts import answer_of, append, make_topic, running_parts
-from tests.support.producing import NOW, lead_anew
+from tests.support.producing import NOW
 from tests.support.served_connection import served_connection
-from tests.support.wire import read_response, request
+from tests.support.wire import request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from barnabas.broker.context import BrokerContext
-    from barnabas.machines.groups.share.offsets import DeleteStates
+
+from tests.support.turns import Turns, ask
 
 pytestmark = pytest.mark.slow
 
@@ -55,44 +53,6 @@ OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, DESCRIBE_GROUPS, LIST_GROUPS, CREATE
 OFFSET_COMMIT, DESCRIBE_TRANSACTIONS, CONSUMER_GROUP_DESCRIBE = 8, 65, 69
 DELETE_GROUPS = 42
 OFFSET_DELETE, INCREMENTAL_ALTER_CONFIGS, LIST_OFFSETS, DESCRIBE_CONFIGS, DESCRIBE_PRODUCERS = 47, 44, 2, 32, 61
-
-
-class Turns:
-    """Counts what is done in each turn of the event loop."""
-
-    def __init__(self) -> None:
-        self.most = self.turns = 0
-        self._now = 0
-        self._begun = False
-
-    def count(self, items: int = 1) -> None:
-        if not self._begun:
-            self._begun = True
-            asyncio.get_running_loop().call_soon(self._next)
-        self._now += items
-        self.most = max(self.most, self._now)
-
-    def _next(self) -> None:
-        self.turns += 1
-        self._now, self._begun = 0, False
-
-    def counting(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, whose calls are counted."""
-
-        def counted(*arguments: Any, **more: Any) -> Any:
-            self.count()
-            return function(*arguments, **more)
-
-        return counted
-
-
-async def ask(broker: BrokerContext, key: int, version: int, values: dict[str, Any]) -> Any:
-    """What a client is answered."""
-    connection = served_connection()
-    dispatcher = Dispatcher(broker)
-    answer = await answer_of(dispatcher.serve(connection, memoryview(request(key, version, 1, values))))
-    assert isinstance(answer, bytes)
-    return read_response(key, version, answer[4:], 1)
 
 
 class TestEach:
@@ -236,14 +196,6 @@ class TestThreads:
         assert [codec.is_longer(answer, elements) for elements in (1, 9, 10)] == [True, True, False]
 
 
-def fill_groups(broker: BrokerContext, count: int) -> GroupCoordinator:
-    shard = next(broker.groups.runtime.shards())
-    assert shard.machine is not None
-    for number in range(count):
-        shard.machine.table.groups[f"group-{number}"] = ClassicGroup(f"group-{number}")
-    return shard.machine
-
-
 async def test_groups_are_listed_some_in_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     turns, list_groups = Turns(), GroupCoordinator.list_groups
 
@@ -319,19 +271,24 @@ async def test_producers_are_described_some_in_a_turn(tmp_path: Path, monkeypatc
 
 async def test_coordinators_are_named_some_in_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = [f"group-{number}" for number in range(MANY)]
+    turns = Turns()
+    monkeypatch.setattr(Runtime, "partition_for", turns.counting(lambda runtime, key: 0))
     async with coordinating(tmp_path) as broker:
-        turns = Turns()
-        monkeypatch.setattr(broker.groups.runtime, "partition_for", turns.counting(lambda key: 0))
         answer = await ask(broker, FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": keys})
     assert [each.key for each in answer.coordinators] == keys
     assert turns.most == PART
 
 
-async def test_offsets_of_logs_are_looked_up_some_in_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_offsets_of_logs_are_looked_up_some_in_a_turn(tmp_path: Path) -> None:
     turns = Turns()
-    async with running_parts(tmp_path) as broker:
+
+    class CountedReplicas(ReplicaManager):
+        def __init__(self, *words: Any) -> None:
+            super().__init__(*words)
+            self.find = turns.counting(self.find)
+
+    async with running_parts(tmp_path, make_replicas=CountedReplicas) as broker:
         await make_topic(broker, "t", 2)
-        monkeypatch.setattr(broker.replicas, "find", turns.counting(broker.replicas.find))
         partitions = [{"partition_index": index, "timestamp": -1, "current_leader_epoch": -1} for index in range(MANY)]
         answer = await ask(
             broker, LIST_OFFSETS, 7, {"replica_id": -1, "topics": [{"name": "t", "partitions": partitions}]}
@@ -395,22 +352,6 @@ async def test_a_broker_has_one_name_in_configurations(tmp_path: Path) -> None:
     assert codes == [ErrorCode.none, ErrorCode.invalid_request, ErrorCode.invalid_request]
 
 
-async def test_committing_offsets_of_one_topic_in_many_elements_takes_no_quadratic_time(tmp_path: Path) -> None:
-    """The partitions of the topic were copied for each: forty thousand held the event loop for many seconds."""
-    partition = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}
-    topics = [{"topic_id": UUID(int=7), "partitions": [partition]} for _ in range(4_000)]
-    copied = Turns()
-    async with coordinating(tmp_path, offsets_topic_num_partitions="1") as broker:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(long_answers, "replace", copied.counting(dataclasses.replace))
-            answer = await ask(
-                broker, OFFSET_COMMIT, 10, {"group_id": "g", "generation_id_or_member_epoch": -1, "topics": topics}
-            )
-    (topic,) = answer.topics
-    assert len(topic.partitions) == len(topics)
-    assert copied.most == 1
-
-
 async def test_the_controller_decides_about_some_topics_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -419,15 +360,15 @@ async def test_the_controller_decides_about_some_topics_at_once(
     topics = [{"name": f"t{number}", "num_partitions": 1, "replication_factor": 1} for number in range(count)]
     configs = [{"name": "retention.ms", "config_operation": 0, "value": "1000"}]
     resources = [{"resource_type": 2, "resource_name": f"t{number}", "configs": configs} for number in range(count)]
+    decide = LocalController.decide
+
+    async def counted(controller: LocalController, asked: Any) -> Any:
+        answers = await decide(controller, asked)
+        decided.append(len(answers))
+        return answers
+
+    monkeypatch.setattr(LocalController, "decide", counted)
     async with running_parts(tmp_path) as broker:
-        decide = broker.controller.decide
-
-        async def counted(asked: Any) -> Any:
-            answers = await decide(asked)
-            decided.append(len(answers))
-            return answers
-
-        monkeypatch.setattr(broker.controller, "decide", counted)
         made = await ask(broker, CREATE_TOPICS, 7, {"topics": topics, "timeout": 1000})
         assert {topic.error_code for topic in made.topics} == {ErrorCode.none}
         altered = await ask(broker, INCREMENTAL_ALTER_CONFIGS, 1, {"resources": resources})
@@ -438,121 +379,3 @@ async def test_the_controller_decides_about_some_topics_at_once(
         refused = await ask(broker, CREATE_TOPICS, 7, {"topics": too_many, "timeout": 1000})
         assert {topic.error_code for topic in refused.topics} == {ErrorCode.policy_violation}
     assert decided == [5, 2, 5, 2, count]
-
-
-async def test_deleting_offsets_of_partitions_that_are_not_there_takes_no_quadratic_time(tmp_path: Path) -> None:
-    """Each was compared with each other: forty thousand took minutes."""
-    indexes = range(40_000)
-    async with coordinating(tmp_path, offsets_topic_num_partitions="1") as broker:
-        fill_groups(broker, 1)
-        topics = [{"name": "t", "partitions": [{"partition_index": index} for index in indexes]}]
-        async with asyncio.timeout(30):
-            answer = await ask(broker, OFFSET_DELETE, 0, {"group_id": "group-0", "topics": topics})
-    codes = {part.partition_index: part.error_code for part in answer.topics[0].partitions}
-    assert len(codes) == len(indexes)
-    assert (codes[0], codes[2]) == (ErrorCode.none, ErrorCode.unknown_topic_or_partition)
-
-
-def commit_of(count: int, topics: int = 1) -> dict[str, Any]:
-    partition = {"committed_offset": 7, "committed_leader_epoch": -1, "committed_metadata": ""}
-    partitions = [{"partition_index": number % 2, **partition} for number in range(count // topics)]
-    named = [{"name": "t", "partitions": partitions} for _ in range(topics)]
-    return {"group_id": "g", "generation_id_or_member_epoch": -1, "topics": named}
-
-
-@pytest.mark.parametrize("topics", [1, 7])
-async def test_many_offsets_are_committed_and_deleted_some_in_a_turn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topics: int
-) -> None:
-    """Twenty thousand were one decision, and too large for one batch: a fifth of a second, for nothing."""
-    turns, count = Turns(), 5 * DECISION
-    replay = GroupCoordinator.replay
-    monkeypatch.setattr(GroupCoordinator, "replay", turns.counting(replay))
-    async with coordinating(tmp_path, offsets_topic_num_partitions="1") as broker:
-        request = commit_of(count, topics)
-        named = sum(len(topic["partitions"]) for topic in request["topics"])
-        response = await ask(broker, OFFSET_COMMIT, 9, request)
-        assert turns.most <= DECISION
-        assert {part.error_code for topic in response.topics for part in topic.partitions} == {ErrorCode.none}
-        assert sum(len(topic.partitions) for topic in response.topics) == named
-        request["topics"] = [{"name": "t", "partitions": [{"partition_index": number % 2} for number in range(named)]}]
-        deleted = await ask(broker, OFFSET_DELETE, 0, {"group_id": "g", "topics": request["topics"]})
-        assert deleted.error_code is ErrorCode.none
-        assert sum(len(topic.partitions) for topic in deleted.topics) == named
-        assert turns.most <= DECISION
-        assert await committed(broker, "g") == {}
-
-
-async def test_as_many_offsets_as_fit_into_one_decision_are_one_batch(tmp_path: Path) -> None:
-    async with coordinating(tmp_path, offsets_topic_num_partitions="1") as broker:
-        log = next(broker.groups.runtime.shards()).partition.log
-        before = len(split(read_bytes(log, 0))) if log.log_end_offset else 0
-        await ask(broker, OFFSET_COMMIT, 9, commit_of(DECISION))
-        assert len(split(read_bytes(log, 0))) == before + 1
-
-
-class TestDeletedGroups:
-    async def test_a_group_with_many_offsets_goes_some_in_a_turn_and_at_once_for_clients(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """A hundred thousand offsets held the event loop for two thirds of a second."""
-        turns, count = Turns(), 4 * MOST
-        async with coordinating(tmp_path, offsets_topic_num_partitions="1") as broker:
-            machine = fill_groups(broker, 1)
-            fill_offsets(machine, "group-0", count)
-            monkeypatch.setattr(GroupCoordinator, "replay", turns.counting(GroupCoordinator.replay))
-            deleting = asyncio.ensure_future(ask(broker, DELETE_GROUPS, 2, {"groups_names": ["group-0"]}))
-            seen = set()
-            while not deleting.done():
-                asked = {"groups": [{"group_id": "group-0", "topics": None}]}
-                (group,) = (await ask(broker, OFFSET_FETCH, 9, asked)).groups
-                seen.add((group.error_code, sum(len(topic.partitions) for topic in group.topics)))
-            assert [each.error_code for each in (await deleting).results] == [ErrorCode.none]
-            assert seen <= {
-                (ErrorCode.none, count),
-                (ErrorCode.coordinator_load_in_progress, 0),
-                (ErrorCode.none, 0),
-            }
-            assert turns.most <= MOST + 1
-            assert machine.table.groups == {}
-            assert await committed(broker, "group-0") == {}
-            await reload(broker)
-            again = next(broker.groups.runtime.shards()).machine
-            assert again is not None
-            assert again.table.groups == {}
-
-    async def test_many_groups_with_some_offsets(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        turns = Turns()
-        async with coordinating(tmp_path, offsets_topic_num_partitions="1") as broker:
-            machine = fill_groups(broker, 100)
-            for number in range(100):
-                fill_offsets(machine, f"group-{number}", 40)
-            monkeypatch.setattr(GroupCoordinator, "replay", turns.counting(GroupCoordinator.replay))
-            names = [f"group-{number}" for number in range(100)]
-            answer = await ask(broker, DELETE_GROUPS, 2, {"groups_names": [*names, "none"]})
-            assert [each.error_code for each in answer.results] == [ErrorCode.none] * 100 + [
-                ErrorCode.group_id_not_found
-            ]
-            assert turns.most <= MOST + 1
-            assert machine.table.groups == {}
-
-    async def test_who_waits_is_told_when_the_coordinator_ends(self, tmp_path: Path) -> None:
-        async with coordinating(tmp_path, offsets_topic_num_partitions="1") as broker:
-            machine = fill_groups(broker, 1)
-            fill_offsets(machine, "group-0", 3 * MOST)
-            asked: ErrorCode | DeleteStates | asyncio.Future[ErrorCode | DeleteStates] = broker.groups.ask(
-                "group-0",
-                lambda machine, call, now_ms: machine.delete_group("group-0", call, now_ms),
-                CALLER,
-                0,
-                lambda error: error.code,
-            )
-            assert asyncio.isfuture(asked)
-            lead_anew(broker, CONSUMER_OFFSETS)
-            assert await asyncio.wait_for(asked, 30) is ErrorCode.not_coordinator
-
-
-def fill_offsets(machine: GroupCoordinator, group_id: str, count: int) -> None:
-    for number in range(count):
-        key = OffsetCommitKey(group_id, f"topic-{number % 10}", number // 10)
-        machine.replay(CoordinatorRecord(key, OffsetCommitValue(1, -1, "", 0, -1, None)))

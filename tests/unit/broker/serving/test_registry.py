@@ -113,8 +113,10 @@ NEEDS_NOTHING = {
     ApiKey.SASL_AUTHENTICATE,
     ApiKey.RENEW_DELEGATION_TOKEN,
     ApiKey.EXPIRE_DELEGATION_TOKEN,
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+    ApiKey.PUSH_TELEMETRY,
 }
-"""What a client must be able to ask before anything is known of it, and its own tokens."""
+"""What a client must be able to ask before anything is known of it, its own tokens, and its own metrics."""
 ASK_THEMSELVES = {
     ApiKey.PRODUCE,
     ApiKey.FETCH,

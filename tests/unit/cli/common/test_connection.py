@@ -12,6 +12,7 @@ from barnabas.cli.main import cli
 from barnabas.clients.errors import BrokerUnreachable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.unit.cli.conftest import Run
@@ -79,6 +80,22 @@ def test_every_group_takes_the_options_of_the_connection_that_its_commands_take(
         for command in group.commands.values():
             shared = {option.name for option in command.params if getattr(option, "shared", False)}
             assert shared <= {option.name for option in group.params}, f"{name} {command.name}"
+
+
+def every_command(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+    yield name, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for part in command.list_commands(context):
+            found = command.get_command(context, part)
+            assert found is not None
+            yield from every_command(found, f"{name} {part}")
+
+
+def test_every_command_that_connects_can_log_in() -> None:
+    for name, command in every_command(cli, "barnabas"):
+        options = {option.name for option in command.params}
+        assert "bootstrap_server" not in options or "command_config" in options, name
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,8 @@ LATENCY = "latency --topic t --num-records 10"
         ("consumer-perf --num-records 1 --include (", "--include ( is not a pattern for topics"),
         (f"{CONSUME} --messages 10", "Give --num-records or --messages, not both."),
         (f"{CONSUME} --date-format Q", "the letter Q is not known here"),
+        ("share-consumer-perf --topic t", "Say how many messages to take: --num-records N."),
+        ("share-consumer-perf --topic t --num-records 1 --group ''", "--group is empty"),
         ("latency --topic t", "Missing option '--num-records'"),
         (f"{LATENCY} --producer-acks 0", "'0' is not one of '1', 'all'"),
     ],

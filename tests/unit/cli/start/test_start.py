@@ -42,6 +42,7 @@ class FakeBroker(ModuleType):
                 log_dirs=config.log_dirs,
                 summary="2 partitions",
                 seconds=0.1234,
+                metrics_port=None,
             )
         )
         self.pid_when_ready = service.read_pid(config.log_dirs[0])

@@ -131,6 +131,17 @@ def test_the_end_waits_no_longer_than_it_is_told_to(caplog: pytest.LogCaptureFix
     client.answered.set()
 
 
+def test_a_commit_that_comes_after_the_end_is_refused() -> None:
+    """The partitions were given back, and with them what was handed out: there is nothing left to commit."""
+    client = Closing()
+    client.answered.set()
+    reader, _ = closing_reader(client)
+    reader.close(10)
+    for late in (reader.commits.done, lambda: reader.commits.commit(None, wait=True)):
+        with pytest.raises(ClientClosed, match="the consumer is closed"):
+            late()
+
+
 def test_the_end_waits_for_the_answer(caplog: pytest.LogCaptureFixture) -> None:
     client = Closing()
     client.answered.set()
@@ -225,6 +236,38 @@ def test_a_move_that_fails_costs_no_records_of_other_partitions_and_is_still_to_
     client.refused = None
     assert not reader.fetch(0)
     assert client.moved == [42, 42]
+
+
+class Member:
+    """A consumer of librdkafka in a group that takes everything away before it gives something else."""
+
+    def __init__(self) -> None:
+        self.assigned: list[Any] = []
+        self.callbacks: dict[str, Any] = {}
+
+    def subscribe(self, _: list[str], **callbacks: Any) -> None:
+        self.callbacks = callbacks
+
+    def assignment(self) -> list[Any]:
+        return self.assigned
+
+    def rebalance(self, kind: str, *partitions: int) -> None:
+        """Let the group say which partitions come or go."""
+        named = [confluent_kafka.TopicPartition("t", partition) for partition in partitions]
+        self.callbacks[kind](self, named)
+        self.assigned = named if kind == "on_assign" else []
+
+
+def test_a_member_whose_partitions_were_all_taken_away_is_not_at_its_end() -> None:
+    client = Member()
+    reader = reader_of(client, grouped=True)
+    reader.subscription.subscribe("t")
+    ends = {TopicPartition("t", 0): 5}
+    client.rebalance("on_assign", 0)
+    client.rebalance("on_revoke", 0)
+    assert not reader.at_end(ends)
+    client.rebalance("on_assign")
+    assert reader.at_end(ends)  # they are somebody else's now
 
 
 class Interrupted(Exception):

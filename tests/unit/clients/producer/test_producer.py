@@ -85,7 +85,7 @@ def test_closing_in_a_hurry_tells_what_was_given_up(unreachable: Producer) -> No
 
 def test_a_flush_that_takes_too_long_says_how_many_are_left(unreachable: Producer) -> None:
     unreachable.send("t", "x")
-    with pytest.raises(TimeoutError, match=r"1 records are still on their way after 0\.01 s"):
+    with pytest.raises(TimeoutError, match=r"up to \d records are still on their way after 0\.01 s"):
         unreachable.flush(0.01)
 
 
@@ -105,6 +105,28 @@ def test_an_error_of_the_block_comes_first_and_is_noted() -> None:
         producer.send("t", "x")
         raise ZeroDivisionError
     assert any("1 record was not delivered" in note for note in caught.value.__notes__)
+
+
+def test_an_error_that_leads_to_a_close_is_not_replaced(unreachable: Producer) -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        try:
+            unreachable.send("t", "x")
+            raise ZeroDivisionError
+        finally:
+            unreachable.close(0.05)
+    assert any("1 record was not delivered" in note for note in caught.value.__notes__)
+
+
+async def test_an_error_that_leads_to_a_close_is_not_replaced_in_asyncio() -> None:
+    producer = AsyncProducer(f"127.0.0.1:{free_port()}", log_level=0)
+    with pytest.raises(ZeroDivisionError) as caught:
+        try:
+            delivery = await producer.send("t", "x")
+            raise ZeroDivisionError
+        finally:
+            await producer.close(0.05)
+    assert any("1 record was not delivered" in note for note in caught.value.__notes__)
+    assert delivery is not None
 
 
 def test_a_consumer_that_commits_by_itself_takes_part_in_no_transaction() -> None:
@@ -145,6 +167,13 @@ def test_only_keys_and_values_are_told_to_be_serialized(unreachable: Producer) -
     with pytest.raises(SerializationFailed) as caught:
         unreachable.send("t", "x", headers={"a": 5})  # type: ignore[arg-type]
     assert "serializer" not in str(caught.value)
+
+
+@pytest.mark.parametrize("headers", [[("\ud800", b"x")], {"\udcff": b"x"}, (("a", b"y"), ("\ud800", b"x"))])
+def test_a_header_whose_name_is_not_unicode_is_refused(unreachable: Producer, headers: Any) -> None:
+    """confluent-kafka would end the process."""
+    with pytest.raises(SerializationFailed, match=r"^record for t: the name of a header is not Unicode"):
+        unreachable.send("t", "x", headers=headers)
 
 
 @pytest.mark.parametrize("seconds", [1e12, float("nan"), float("inf")])
@@ -200,6 +229,36 @@ def test_a_record_that_comes_while_the_producer_is_closed_is_told_of_or_refused(
             assert not thread.is_alive()
     assert all(delivery.done() for delivery in sent)
     assert len(refused) == 5 * senders
+
+
+class ClosedOnTheWay:
+    """librdkafka's producer, where somebody closes ours just before a record comes into the buffer."""
+
+    def __init__(self, producer: Producer[Any, Any]) -> None:
+        self._producer = producer
+        self._client = producer._native.client
+
+    def __len__(self) -> int:
+        return len(self._client)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def produce(self, *arguments: Any) -> None:
+        closing = threading.Thread(target=self._producer.close, args=(0,))
+        closing.start()
+        closing.join(30)
+        assert not closing.is_alive()
+        self._client.produce(*arguments)
+
+
+def test_a_record_that_comes_after_the_rest_was_given_up_is_told_of() -> None:
+    producer = Producer(f"127.0.0.1:{free_port()}", log_level=0)
+    producer._native.client = ClosedOnTheWay(producer)
+    told: list[Delivery] = []
+    with pytest.raises(ClientClosed, match="before the record arrived"):
+        producer.send("t", "x", on_delivery=told.append)
+    assert told[0].done()
 
 
 def slowly(value: str) -> str:

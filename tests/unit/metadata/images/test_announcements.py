@@ -10,7 +10,7 @@ from kio.static.primitive import i16, i32
 
 from barnabas.machines.controller.image import PartitionImage, TopicImage
 from barnabas.metadata.images.announcements import announcements
-from barnabas.metadata.images.updates import updated
+from barnabas.metadata.images.updates import stopped, updated
 from barnabas.model.errors import InvalidRequest
 from barnabas.protocol.messages.inter_broker import FULL, StopReplicaRequest, UpdateMetadataRequest
 from tests.support.announced import BROKER, OTHER, applied, image
@@ -32,6 +32,36 @@ def test_a_replica_that_is_none_any_more_is_stopped() -> None:
     assert (state.partition_index, state.leader_epoch, state.delete_partition) == (0, 5, True)
     assert isinstance(second, UpdateMetadataRequest)
     assert second.type != FULL
+
+
+def test_a_stopped_replica_is_gone_before_the_controller_says_who_has_the_partition() -> None:
+    topic_id = UUID(int=1)
+    led, followed = PartitionImage(0, 1, 4, (1, 2), (1, 2), 6), PartitionImage(1, 2, 4, (1, 2), (1, 2), 6)
+    moved = PartitionImage(0, 2, 5, (2,), (2,), 7), PartitionImage(1, 2, 5, (2,), (2,), 7)
+    before = image({"a": TopicImage("a", topic_id, (led, followed))}, BROKER)
+    after = image({"a": TopicImage("a", topic_id, moved)}, BROKER)
+    message, update = announcements(before, after, BROKER)
+    assert isinstance(message, StopReplicaRequest)
+    assert isinstance(update, UpdateMetadataRequest)
+    between = stopped(before, message, 1)
+    found = [(each.leader, each.leader_epoch, each.replicas, each.isr) for each in between.topics["a"].partitions]
+    assert found == [(-1, 4, (2,), (2,)), (2, 4, (2,), (2,))]
+    assert updated(between, update).topics == after.topics
+    assert applied(between, None, before).topics == before.topics, (
+        "it counts, although its epochs are those from before"
+    )
+    assert stopped(after, message, 1).topics == after.topics
+
+
+def test_an_image_that_is_newer_than_a_stopped_replica_stays() -> None:
+    topic_id = UUID(int=1)
+    before = image({"a": TopicImage("a", topic_id, (PartitionImage(0, 1, 4, (1, 2), (1, 2), 6),))}, BROKER)
+    after = image({"a": TopicImage("a", topic_id, (PartitionImage(0, 2, 5, (2,), (2,), 7),))}, BROKER)
+    message, _ = announcements(before, after, BROKER)
+    assert isinstance(message, StopReplicaRequest)
+    back = image({"a": TopicImage("a", topic_id, (PartitionImage(0, 1, 6, (1, 2), (1, 2), 9),))}, BROKER)
+    assert stopped(back, message, 1).topics == back.topics
+    assert stopped(image({}, BROKER), message, 1).topics == {}
 
 
 def test_a_deleted_topic_is_stopped_and_gone() -> None:

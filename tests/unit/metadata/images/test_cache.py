@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.machines.controller.image import ALL_BROKERS, ClusterImage, PartitionImage, TopicImage
+from barnabas.machines.controller.image import ALL_BROKERS, ClusterImage, ConfigResource, PartitionImage, TopicImage
 from barnabas.metadata.images.cache import Delta, MetadataCache
 
 TOPIC = TopicImage("t", UUID(int=7), (PartitionImage(0, 1, 3, (1,), (1,), 3),))
@@ -48,3 +48,21 @@ def test_the_whole_image_is_applied_again_as_if_nothing_had_been() -> None:
     assert whole.created == (TOPIC,)
     assert whole.configs == {ALL_BROKERS}
     assert whole.after.controller_id == 1
+
+
+class Uncomparable(dict[str, str]):
+    """Settings at which nobody may look who can see that they are the same."""
+
+    def __ne__(self, _: object) -> bool:
+        raise AssertionError("the same settings were compared")
+
+
+def test_settings_that_differ_are_named_and_those_that_are_the_same_are_not_looked_at() -> None:
+    topics = [ConfigResource.topic(name) for name in ("same", "changed", "gone", "came", "emptied")]
+    same, changed, gone, came, emptied = topics
+    kept = Uncomparable(a="1")
+    cache, applied = MetadataCache(), list[Delta]()
+    cache.replace(ClusterImage(configs={same: kept, changed: {"a": "1"}, gone: {"a": "1"}, emptied: {}}))
+    cache.subscribe(applied.append)
+    cache.replace(ClusterImage(configs={same: kept, changed: {"a": "2"}, came: {"a": "1"}}))
+    assert [delta.configs for delta in applied] == [{changed, gone, came}]

@@ -14,7 +14,7 @@ from barnabas.model.config.zookeeper_tls import zookeeper_tls
 from barnabas.model.errors import ConfigError
 from barnabas.net.contexts import ClientContexts
 from tests.support.certificates import Authority
-from tests.support.servers import until
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

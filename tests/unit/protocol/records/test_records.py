@@ -14,6 +14,7 @@ from barnabas.protocol.records.records import (
     encode_records,
     read_length,
     read_records,
+    read_records_from,
     read_varint,
     varint,
 )
@@ -107,6 +108,20 @@ def test_a_header_key_that_is_not_utf8_survives() -> None:
 def test_records_that_do_not_fit_are_refused(payload: bytes, count: int, reason: str) -> None:
     with pytest.raises(InvalidRecord, match=reason):
         list(read_records(payload, count))
+
+
+@pytest.mark.parametrize("least", [-5, 0, 1, 3, 4, 9, 10])
+def test_records_are_read_from_an_offset_on(least: int) -> None:
+    records = [Record(delta, 10**12, b"k" * delta, None) for delta in (0, 1, 4, 9)]
+    found = list(read_records_from(encode_records(records), 4, least))
+    assert found == [record for record in records if record.offset_delta >= least]
+
+
+@pytest.mark.parametrize("payload", [b"", NO_RECORD, NO_RECORD[:-1], NO_RECORD * 2 + b"x", b"\xff" * 20])
+@pytest.mark.parametrize("least", [0, 5])
+def test_what_does_not_fit_is_refused_behind_what_is_passed_over(payload: bytes, least: int) -> None:
+    with pytest.raises(InvalidRecord):
+        list(read_records_from(payload, 2, least))
 
 
 def test_a_record_that_borrows_bytes_of_the_next_one_is_refused() -> None:

@@ -16,7 +16,8 @@ import barnabas
 from barnabas.broker.serving.registry import APIS
 from barnabas.model.errors import InvalidFrame
 from barnabas.protocol.apis import ApiKey
-from barnabas.protocol.messages import end_txn, fetch_request, offset_commit, produce, replica_fetch
+from barnabas.protocol.messages import end_txn, fetch_request, produce, replica_fetch
+from barnabas.protocol.messages.groups import offset_commit
 from barnabas.protocol.wire import bounds, codec
 from barnabas.protocol.wire.framing import MAX_PARTITIONS, skip_tags
 from barnabas.protocol.wire.varint import read_uvarint, uvarint

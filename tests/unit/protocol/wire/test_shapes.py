@@ -29,7 +29,7 @@ from kio.static.primitive import i32
 from barnabas.broker.serving.registry import APIS, Api
 from barnabas.model.errors import ErrorCode, InvalidFrame
 from barnabas.protocol.apis import ApiKey
-from barnabas.protocol.messages import offset_commit, offset_fetch
+from barnabas.protocol.messages.groups import offset_commit, offset_fetch
 from barnabas.protocol.messages.metadata import NOT_ASKED, MetadataRequest, MetadataResponse
 from barnabas.protocol.wire import codec, shapes
 from barnabas.protocol.wire.conversion import zero

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,7 +25,6 @@ from tests.support.logs import NOW, append
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from barnabas.storage.cleaner.task import CleanedGroup, CleanedLog, CleaningTask
     from barnabas.storage.log.log import Log
@@ -228,7 +228,7 @@ def test_a_report_that_cannot_be_read_or_written_stops_no_cleaning(
     while shop.clean():
         pass
     assert [values(log) for log in logs] == [[b"new"], [b"new"]]
-    assert "The report of the cleaner in" in caplog.text
+    assert "Could not write the report of the cleaner in" in caplog.text
 
 
 def test_a_log_waits_for_the_cleaning_of_a_deleted_one_of_its_name(shop: Shop) -> None:
@@ -250,4 +250,24 @@ def test_a_log_waits_for_the_cleaning_of_a_deleted_one_of_its_name(shop: Shop) -
     assert values(second) == [b"old", b"new"]
     assert shop.clean()
     assert values(second) == [b"new"]
+    assert not shop.logs.failed_directories
+
+
+def test_what_replaces_segments_of_a_log_that_was_set_aside_is_left_to_its_recovery(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log may have its name again already: what counts there must not be undone by who had it before."""
+    log = shop.make("t", *old_and_new())
+    directory = log.directory
+
+    def set_aside_in_the_middle(*_: object) -> bool:
+        (directory / f"{FIRST}.log").rename(directory / f"{FIRST}.log.1.deleted")
+        stray = shop.logs.set_aside(log)
+        assert stray is not None
+        Path(stray.path).rename(directory)
+        return False
+
+    monkeypatch.setattr(type(log), "replace_segments", set_aside_in_the_middle)
+    shop.clean()
+    assert (directory / f"{FIRST}.log.swap").exists()
     assert not shop.logs.failed_directories

@@ -20,7 +20,7 @@ from barnabas.storage.files import DirEntry, FileSystem
 from barnabas.storage.log.log import Log
 from tests.support.cleaner_shop import Shop, old_and_new, values
 from tests.support.compaction import compacted, keyed, settle
-from tests.support.logs import NOW, TOPIC_ID, TP, append, new_log, store
+from tests.support.logs import NOW, TOPIC_ID, TP, UnsyncedFiles, append, new_log, store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -234,18 +234,18 @@ def test_a_log_that_nobody_used_stays_closed_unless_it_is_due(shop: Shop) -> Non
     assert len(values(some)) == 1
 
 
-def test_a_closed_log_is_listed_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_log_is_listed_once(shop: Shop) -> None:
+    listed: list[str] = []
+
+    class Counted(UnsyncedFiles):
+        def entries(self, path: str) -> list[DirEntry]:
+            listed.append(path)
+            return super().entries(path)
+
     shop.make("t", *old_and_new())
     assert shop.clean()
-    shop = shop.again()
-    listed: list[str] = []
-    entries = shop.logs.pool.files.entries
-
-    def count(path: str) -> list[DirEntry]:
-        listed.append(path)
-        return entries(path)
-
-    monkeypatch.setattr(shop.logs.pool.files, "entries", count)
+    shop = shop.again(files=Counted())
+    listed.clear()
     for _ in range(3):
         assert not shop.clean()
     assert listed == [f"{shop.path}/t-0"]

@@ -41,7 +41,7 @@ def test_settings_that_change_while_a_log_is_loaded_are_used(tmp_path: Path) -> 
 
     files.entries = entries_late  # type: ignore[method-assign]
     log.open()
-    assert (log.config, log.segments[-1]._size_limit) == (meanwhile, 12345)
+    assert (log.config, log.segments[-1].limits._size_limit) == (meanwhile, 12345)
 
 
 class StuckFiles(UnsyncedFiles):

@@ -8,7 +8,8 @@ import pytest
 
 from barnabas.model.errors import UnknownTopicOrPartition
 from barnabas.model.log_config import LogConfig
-from tests.support.logs import TOPIC_ID, append, batch, new_log, recovered, reopened, stored
+from barnabas.protocol.records.control import ControlType, EndOfTransaction, build_marker
+from tests.support.logs import NOW, TOPIC_ID, UnsyncedFiles, append, batch, new_log, recovered, reopened, stored
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,3 +86,26 @@ def test_a_log_that_was_cut_and_grew_to_the_same_end_is_closed_with_all_of_it(tm
     assert log.log_end_offset == 20
     log.close()
     assert log.recovery_point == 20
+
+
+def test_the_transaction_index_is_on_disk_before_the_recovery_point_passes_it(tmp_path: Path) -> None:
+    """Recovery makes the other indexes anew; of this one, nothing before the recovery point."""
+
+    class Synced(UnsyncedFiles):
+        names: set[str] = set()  # noqa: RUF012  (of this test alone)
+
+        def sync_file(self, path: str) -> None:
+            self.names.add(path)
+
+        def sync_dir(self, path: str) -> None:
+            self.names.add(path)
+
+    log = new_log(tmp_path, files=Synced())
+    log.flush()
+    Synced.names.clear()
+    append(log, batch(2, producer_id=7, transactional=True))
+    marker = build_marker(EndOfTransaction(ControlType.ABORT, 0), timestamp=NOW, producer_id=7, producer_epoch=0)
+    append(log, marker)
+    index = log.segments[0].txn_index.path
+    assert log.flush() == 3
+    assert Synced.names >= {index, log.path}

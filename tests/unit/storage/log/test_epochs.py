@@ -26,7 +26,7 @@ def test_a_new_entry_replaces_what_contradicts_it(epochs: LeaderEpochs, caplog: 
     assert not caplog.records
     epochs.assign(6, 5)
     assert epochs.entries == (EpochStart(1, 0), EpochStart(6, 5))
-    assert "replaces conflicting epochs" in caplog.text
+    assert "replaces the conflicting epochs" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,14 @@ from barnabas.model.errors import InconsistentTopicId, OffsetOutOfRange
 from barnabas.model.ids import NO_ID
 from barnabas.model.log_config import LogConfig
 from barnabas.protocol.records.batch import read_header
+from barnabas.storage.log.log import Log
 from barnabas.storage.log.truncation import Truncation
 from tests.support.faulty_files import FaultyFiles
 from tests.support.logs import (
     NOW,
+    SMALL,
     TOPIC_ID,
+    TP,
     append,
     batch,
     file_names,
@@ -31,7 +34,6 @@ from tests.support.logs import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from barnabas.storage.log.log import Log
     from barnabas.storage.segments.segments import Segments
 
 
@@ -97,23 +99,23 @@ def test_truncation_before_the_logs_start_starts_again_there(log: Log) -> None:
     assert [segment.base_offset for segment in log.segments] == [5]
 
 
-def test_truncation_starts_again_where_retention_was_faster(small: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_truncation_starts_again_where_retention_was_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lowered: list[tuple[int, int]] = []
+
+    def lower(log: Log) -> None:
+        lowered.append((log.recovery_point, log.log_start_offset))
+
+    small = Log.create(TP, store(tmp_path, lower_checkpoints=lower), f"{tmp_path}/{TP}", SMALL, TOPIC_ID)
     append(small, *(batch(2, size=100) for _ in range(20)))
     small.high_watermark = 40
     cut = small.segments[1].base_offset + 1
-    lowered: list[tuple[int, int]] = []
-
     real = Truncation._try_to_cut
 
     def late(truncation: Truncation, segments: Segments, offset: int) -> bool:
         small.remove_segments(oldest(small, 3), NOW)
         return real(truncation, segments, offset)
 
-    def lower(log: Log) -> None:
-        lowered.append((log.recovery_point, log.log_start_offset))
-
     monkeypatch.setattr(Truncation, "_try_to_cut", late)
-    monkeypatch.setattr(small.store, "lower_checkpoints", lower)
     small.truncate_to(cut)
     assert (small.log_start_offset, small.log_end_offset) == (cut, cut)
     assert lowered[-1][1] == cut, "what is on disk was lowered for that, too"

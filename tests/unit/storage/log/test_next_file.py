@@ -13,6 +13,7 @@ import pytest
 from barnabas.model.errors import OffsetOutOfRange, StorageFailed
 from barnabas.model.log_config import LogConfig
 from barnabas.storage.check import check
+from barnabas.storage.log.retention import expired_segments
 from tests.support.logs import (
     NOW,
     TOPIC_ID,
@@ -326,3 +327,15 @@ def test_readers_and_retention_go_on_while_segments_begin(tmp_path: Path) -> Non
     story.manager.drain()
     story.manager.close()
     assert check(story.root).findings == []
+
+
+def test_retention_makes_the_next_file_before_it_holds_up_appends(story: Story) -> None:
+    append(story.log, ONE)
+    story.log.high_watermark = story.log.log_end_offset
+    locked: list[bool] = []
+    story.files.meanwhile = lambda: locked.append(story.log.lock.locked())
+    expired = expired_segments(story.log, NOW + 30 * 24 * 3_600_000)
+    assert story.log.remove_segments(expired, NOW) == 1
+    assert locked == [False]
+    append(story.log, ONE)
+    assert len(stored(story.log)) == 1

@@ -170,6 +170,12 @@ def test_a_batch_that_lies_is_refused(case: str) -> None:
     assert check_plain(memoryview(batch), LogConfig(), NOW) is None
 
 
+@pytest.mark.parametrize("case", ["all numbers", "gzip, all numbers"])
+def test_more_records_than_the_bytes_can_hold_are_refused_before_anything_is_opened(case: str) -> None:
+    with pytest.raises(InvalidRecord, match="does not hold the 2147483647 records"):
+        check(LIES[case][0], LogConfig(), NOW)
+
+
 @pytest.mark.parametrize("case", TAKEN)
 def test_what_kafka_takes_is_taken(case: str) -> None:
     batch = TAKEN[case]
@@ -310,10 +316,11 @@ def test_levels_of_the_topic_are_used() -> None:
 
 
 def test_offset_deltas_are_put_right() -> None:
-    for batch in (TAKEN["offset deltas all the same"], build_batch([Record(7, 0, None, b"v")] * 5, codec=Codec.LZ4)):
-        header = read_header(batch)._replace(last_offset_delta=4)
-        result = rewrite(seal(header, batch[HEADER_SIZE:]), LogConfig(), NOW)
-        payload = decompress(header.codec, result[HEADER_SIZE:], 1000)
+    for codec in (Codec.NONE, Codec.LZ4):
+        wrong = build_batch([Record(7, 0, b"k", b"v")] * 5, base_timestamp=NOW, codec=codec)
+        batch = seal(read_header(wrong)._replace(last_offset_delta=4), memoryview(wrong)[HEADER_SIZE:])
+        assert check_plain(memoryview(batch), LogConfig(), NOW) is None
+        payload = decompress(codec, admitted(batch)[HEADER_SIZE:], 1000)
         assert [record.offset_delta for record in read_records(payload, 5)] == [0, 1, 2, 3, 4]
 
 

@@ -16,7 +16,8 @@ from barnabas.protocol.records.batch import read_header
 from barnabas.protocol.records.control import ControlType, EndOfTransaction, build_marker
 from barnabas.storage.files import FileSystem
 from barnabas.storage.producers.recall import ReadBackNeeded
-from barnabas.storage.producers.state import CompletedTransaction, Duplicate, ProducerEntry, ProducerStates, Snapshots
+from barnabas.storage.producers.snapshots import Snapshots
+from barnabas.storage.producers.state import CompletedTransaction, Duplicate, ProducerEntry, ProducerStates
 from barnabas.storage.segments.segment import Segment
 from tests.support.logs import NOW, append, batch, new_log, recovered, reopened, store
 

@@ -274,17 +274,15 @@ def test_a_segment_that_is_sealed_while_it_is_flushed_is_flushed_again(tmp_path:
     assert [(segment.base_offset, segment.synced) for segment in log.segments] == [(0, True), (6, False)]
 
 
-def test_a_flush_does_not_run_after_a_log_that_goes_on_rolling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = UnsyncedFiles()
-    log = new_log(tmp_path, SMALL, files)
-    append(log, batch(2, size=100))
+def test_a_flush_does_not_run_after_a_log_that_goes_on_rolling(tmp_path: Path) -> None:
+    class Rolling(UnsyncedFiles):
+        def sync(self, fd: int) -> None:
+            if fd == rolled.segments[-1].file.fd:
+                append(rolled, *(batch(2, size=100) for _ in range(4)))
 
-    def roll_meanwhile(fd: int) -> None:
-        if fd == log.segments[-1].file.fd:
-            append(log, *(batch(2, size=100) for _ in range(4)))
-
-    monkeypatch.setattr(files, "sync", roll_meanwhile)
-    assert log.flush() >= 2
+    rolled = new_log(tmp_path, SMALL, Rolling())
+    append(rolled, batch(2, size=100))
+    assert rolled.flush() >= 2
 
 
 def test_a_log_is_cut_when_the_flush_that_is_under_way_is_over(tmp_path: Path) -> None:

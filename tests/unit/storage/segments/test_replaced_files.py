@@ -169,3 +169,29 @@ def test_a_transaction_index_that_is_replaced_while_it_is_opened_is_read_all_the
     TransactionIndex(files, path).append(ours)
     index = TransactionIndex(files, path, 34)
     assert index.entries() == [ours]
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["it knows its new name", "not yet"])
+def test_a_transaction_index_whose_name_is_gone_while_it_is_opened_is_read_all_the_same(
+    tmp_path: Path, is_told: bool
+) -> None:
+    """Whoever replaces a segment reads its index into memory first; the new one's file comes last."""
+    ours = AbortedTransaction(1, 1, 2, 3)
+    path = f"{tmp_path}/{file_name(0, '.txnindex')}"
+
+    class RenamedFiles(UnsyncedFiles):
+        is_replacing = False
+
+        def read_file(self, path: str) -> bytes:
+            if not self.is_replacing:
+                self.is_replacing = True
+                index.entries()
+                self.rename(path, path + ".1.deleted")
+                if is_told:
+                    index.path = path + ".1.deleted"
+            return super().read_file(path)
+
+    files = RenamedFiles()
+    TransactionIndex(files, path).append(ours)
+    index = TransactionIndex(files, path, 34)
+    assert index.entries() == [ours]

@@ -186,9 +186,10 @@ class ClassicGroup:
         rebalance_timeout_ms: int,
     ) -> None:
         """Take over what a member says of itself when it joins again."""
-        self._count_speaker(member, -1)
-        member.protocols = protocols
-        self._count_speaker(member, 1)
+        if protocols is not member.protocols:
+            self._count_speaker(member, -1)
+            member.protocols = protocols
+            self._count_speaker(member, 1)
         member.session_timeout_ms = session_timeout_ms
         member.rebalance_timeout_ms = rebalance_timeout_ms
 
@@ -385,14 +386,27 @@ class ClassicGroup:
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None
         self.protocol = value.protocol if not value.members else value.protocol or ""
-        self.members = {stored.member_id: self._replayed(stored, value.protocol or "") for stored in value.members}
+        if self._was_stored_as(value.members):
+            for member, stored in zip(self.members.values(), value.members, strict=True):
+                member.assignment = stored.assignment
+        else:
+            self._load_members(value.members, value.protocol or "")
         self.leader = value.leader if value.leader in self.members else next(iter(self.members), None)
+        self._topics = self._subscribed_topics()
+        self._settle(value)
+
+    def _was_stored_as(self, members: tuple[MemberMetadata, ...]) -> bool:
+        """Whether a record was just made of the members that are here, as nearly all are, so that it says the same."""
+        return len(members) == len(self.members) and all(
+            member.last_stored is stored for member, stored in zip(self.members.values(), members, strict=True)
+        )
+
+    def _load_members(self, members: tuple[MemberMetadata, ...], protocol: str) -> None:
+        self.members = {stored.member_id: self._replayed(stored, protocol) for stored in members}
         self.instances = {m.instance_id: m.member_id for m in self.members.values() if m.instance_id is not None}
         self._speakers = {}
         for member in self.members.values():
             self._count_speaker(member, 1)
-        self._topics = self._subscribed_topics()
-        self._settle(value)
 
     def _replayed(self, stored: MemberMetadata, protocol: str) -> ClassicMember:
         """The member of a record; one that is here keeps what the log does not hold."""

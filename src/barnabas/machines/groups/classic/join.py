@@ -26,6 +26,7 @@ from barnabas.machines.groups.classic.states import ClassicGroupState
 from barnabas.machines.outcome import Outcome
 from barnabas.model.errors import ErrorCode, InconsistentGroupProtocol
 from barnabas.protocol.coordinator_records import ClassicProtocol
+from barnabas.protocol.wire.durations import MILLISECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 FIRST_VERSION_WITH_REQUIRED_ID: Final = 4
 FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT: Final = 9
 
-_MS: Final = 1000
 _LONGEST_NAME: Final = 32_000
 """Bytes of an instance's or client's id in a member's id; a record holds 32,767 of the whole."""
 
@@ -62,8 +62,8 @@ class Joining:
     @classmethod
     def of(cls, request: JoinGroupRequest, asker: Asker[JoinGroupResponse]) -> Joining:
         """The join of one client."""
-        session_timeout_ms = round(request.session_timeout.total_seconds() * _MS)
-        rebalance_timeout_ms = round(request.rebalance_timeout.total_seconds() * _MS)
+        session_timeout_ms = request.session_timeout // MILLISECOND
+        rebalance_timeout_ms = request.rebalance_timeout // MILLISECOND
         return cls(
             asker=asker,
             member_id=request.member_id,
@@ -164,7 +164,8 @@ def _join_again(turn: ClassicRebalance, joining: Joining, member: ClassicMember)
     else:
         turn.draft.reply(joining.asker, replies.joined(group, member.member_id))
         return
-    group.update(member, joining.protocols, joining.session_timeout_ms, joining.rebalance_timeout_ms)
+    protocols = joining.protocols if changed else member.protocols
+    group.update(member, protocols, joining.session_timeout_ms, joining.rebalance_timeout_ms)
     turn.park_join(member, joining.asker)
     turn.rebalance(f"{member.member_id} {why}; it says: {joining.reason}")
 

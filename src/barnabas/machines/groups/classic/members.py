@@ -38,6 +38,8 @@ class ClassicMember:
     """Who waits for the group to be complete."""
     sync_asker: Asker[SyncGroupResponse] | None = None
     """Who waits for the leader's assignments."""
+    last_stored: MemberMetadata | None = None
+    """What was last made of it for the log. Nothing else in the log is this object."""
     is_new: bool = False
     """Whether its first join is not answered: it does not know its own id yet, so it cannot send heartbeats."""
 
@@ -57,9 +59,9 @@ class ClassicMember:
 
     def metadata(self, protocol: str) -> bytes:
         """What it says about itself in a protocol."""
-        for name, metadata in ((p.name, p.metadata) for p in self.protocols):
-            if name == protocol:
-                return metadata
+        for each in self.protocols:
+            if each.name == protocol:
+                return each.metadata
         raise KeyError(f"Member {self.member_id} does not support protocol {protocol}.")
 
     def vote(self, candidates: Collection[str]) -> str:
@@ -73,7 +75,7 @@ class ClassicMember:
 
     def stored(self, protocol: str, assignment: bytes) -> MemberMetadata:
         """The member for the log."""
-        return MemberMetadata(
+        self.last_stored = MemberMetadata(
             member_id=self.member_id,
             group_instance_id=self.instance_id,
             client_id=self.client_id,
@@ -83,3 +85,4 @@ class ClassicMember:
             subscription=self.metadata(protocol),
             assignment=assignment,
         )
+        return self.last_stored

@@ -76,8 +76,8 @@ def sync_refused(error: ErrorCode) -> SyncGroupResponse:
     return SyncGroupResponse(throttle_time=NO_TIME, error_code=error, assignment=b"")
 
 
-def heard(error: ErrorCode = ErrorCode.none) -> HeartbeatResponse:
-    """A heartbeat was heard."""
+def heartbeat(error: ErrorCode = ErrorCode.none) -> HeartbeatResponse:
+    """The response to a heartbeat."""
     return HeartbeatResponse(throttle_time=NO_TIME, error_code=error)
 
 

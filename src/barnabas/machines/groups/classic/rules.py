@@ -130,11 +130,11 @@ class ClassicRules:
             member = turn.group.member(request.member_id, request.group_instance_id)
             turn.group.check_generation(request.generation_id)
         except ApiError as error:
-            draft.reply(asker, replies.heard(error.code))
+            draft.reply(asker, replies.heartbeat(error.code))
             return draft.outcome()
         turn.heard_of(member)
         preparing = turn.group.state is ClassicGroupState.PREPARING_REBALANCE
-        draft.reply(asker, replies.heard(ErrorCode.rebalance_in_progress if preparing else ErrorCode.none))
+        draft.reply(asker, replies.heartbeat(ErrorCode.rebalance_in_progress if preparing else ErrorCode.none))
         return draft.outcome()
 
     # LeaveGroup.
@@ -235,7 +235,8 @@ class ClassicRules:
         """Answer all members that wait with an error: this coordinator is not used any more."""
         draft: GroupDraft = Draft()
         for group in self._groups():
-            self.dissolve(draft, group, code)
+            if group.state is not ClassicGroupState.EMPTY or group.pending_joins:  # most may only have offsets
+                self.dissolve(draft, group, code)
             group.end()
         return draft.outcome()
 

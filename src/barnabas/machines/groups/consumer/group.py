@@ -306,6 +306,15 @@ class ConsumerGroup:
                     self._owners.pop(topic, None)
 
     def _count(self, old: Member | None, new: Member | None) -> None:
+        if (
+            old is not None
+            and new is not None
+            and old.topics is new.topics
+            and old.regex is new.regex
+            and old.assignor is new.assignor
+            and old.classic is new.classic
+        ):
+            return  # as in nearly every step of a rebalance: only what the member has changes
         _move(self._names, old.topics if old else (), new.topics if new else ())
         _move(self.regexes, _optional(old and old.regex), _optional(new and new.regex))
         _move(self.assignors, _optional(old and old.assignor), _optional(new and new.assignor))

@@ -61,8 +61,12 @@ class Subscriptions:
 
 
 def may_assign(last_ms: int, interval_ms: int, now_ms: int) -> bool:
-    """Whether the last assignment is old enough for the next; always if it is not known or no interval is set."""
-    return last_ms == 0 or interval_ms == 0 or now_ms >= last_ms + interval_ms
+    """Whether the last assignment is old enough for the next; always if it is not known or no interval is set.
+
+    One from the future was made by a broker whose clock is ahead, or before this clock was set back: nothing is known
+    of its age, and to wait for its time would keep members without partitions.
+    """
+    return last_ms == 0 or interval_ms == 0 or not last_ms <= now_ms < last_ms + interval_ms
 
 
 def make_target(

@@ -7,7 +7,6 @@ the response to a heartbeat, this one gets REBALANCE_IN_PROGRESS and joins again
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -106,7 +105,7 @@ class ClassicMembers:
             member = self._classic_member(group, request.member_id, request.group_instance_id)
             _check_generation(member, request.generation_id)
         except ApiError as error:
-            draft.reply(asker, replies.heard(error.code))
+            draft.reply(asker, replies.heartbeat(error.code))
             return draft.outcome()
         self._hold_session(group, member, draft, now_ms)
         code = ErrorCode.none
@@ -117,7 +116,7 @@ class ClassicMembers:
         ):
             code = ErrorCode.rebalance_in_progress
             self._ask_to_rejoin(group, member, draft, now_ms)
-        draft.reply(asker, replies.heard(code))
+        draft.reply(asker, replies.heartbeat(code))
         return draft.outcome()
 
     def leave(
@@ -237,8 +236,7 @@ class ClassicMembers:
 
 
 def _updated(member: Member, joining: Joining, subscription: ClassicSubscription) -> Member:
-    return replace(
-        member,
+    return member._replace(
         instance_id=member.instance_id if joining.instance_id is None else joining.instance_id,
         rack_id=subscription.rack_id or member.rack_id,
         rebalance_timeout_ms=joining.rebalance_timeout_ms,

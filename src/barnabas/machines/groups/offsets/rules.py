@@ -10,17 +10,12 @@ Commits are most of what a coordinator does: a commit costs a few microseconds a
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kio.schema.offset_delete.v0.response import (
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
-)
-from kio.schema.txn_offset_commit.v5.response import (
-    TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
 )
 
 from barnabas.machines.groups.classic.group import ClassicGroup
@@ -32,33 +27,36 @@ from barnabas.machines.groups.table import TimerKey
 from barnabas.machines.outcome import Outcome, Timer, as_before
 from barnabas.model.errors import ApiError, ErrorCode, GroupIdNotFound, IllegalGeneration, StaleMemberEpoch
 from barnabas.protocol.coordinator_records import CoordinatorRecord, OffsetCommitKey, OffsetCommitValue
-from barnabas.protocol.messages.offset_commit import (
+from barnabas.protocol.messages.groups.offset_commit import (
     NO_RETENTION,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from barnabas.protocol.messages.offset_fetch import (
+from barnabas.protocol.messages.groups.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from barnabas.protocol.messages.groups.txn_offset_commit import TxnOffsetCommitResponse
 from barnabas.protocol.wire.durations import MILLISECOND, NO_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from kio.schema.offset_delete.v0.request import OffsetDeleteRequest, OffsetDeleteRequestTopic
-    from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest
 
-    from barnabas.machines.groups.table import Group, GroupOutcome, GroupTable
+    from barnabas.machines.groups.table import CommitCheck, Group, GroupOutcome, GroupTable
     from barnabas.machines.outcome import Asker
-    from barnabas.protocol.messages.offset_commit import OffsetCommitRequest
-    from barnabas.protocol.messages.offset_fetch import OffsetFetchRequestGroup
+    from barnabas.protocol.messages.groups.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
+    from barnabas.protocol.messages.groups.offset_fetch import OffsetFetchRequestGroup
+    from barnabas.protocol.messages.groups.txn_offset_commit import TxnOffsetCommitRequest
 
 MAX_RECORD_TEXT: Final = 0x7FFF
 """How many bytes a text in a record may have, whatever the settings allow."""
+WITH_SESSIONS: Final = (ClassicGroupState.STABLE, ClassicGroupState.PREPARING_REBALANCE)
+"""States of a group in which a commit of a member tells that the member is there."""
 GROUP_ID_NOT_FOUND_SINCE: Final = 9
 """The version of OffsetCommit from which on clients know the error that there is no such group."""
 
@@ -75,33 +73,45 @@ class OffsetRules:
 
     def commit(self, request: OffsetCommitRequest, asker: Asker[OffsetCommitResponse], now_ms: int) -> GroupOutcome:
         """Commit offsets: all of them or, if the group or a partition's owner is not who should commit, none."""
-        try:
-            return self._commit(request, asker, now_ms)
-        except ApiError as error:
-            return Outcome(replies=((asker, _commit_refused(request, error.code)),))
-
-    def _commit(self, request: OffsetCommitRequest, asker: Asker[OffsetCommitResponse], now_ms: int) -> GroupOutcome:
-        group_id = request.group_id
-        epoch = request.generation_id_or_member_epoch
+        group_id, epoch = request.group_id, request.generation_id_or_member_epoch
         group = self._table.groups.get(group_id)
         check = None
-        if group is not None:
-            check = group.check_offset_commit(request.member_id, request.group_instance_id, epoch, asker.version)
-        elif epoch >= 0:
-            missing = GroupIdNotFound if asker.version >= GROUP_ID_NOT_FOUND_SINCE else IllegalGeneration
-            raise missing(f"There is no group {group_id}, so it has no member {request.member_id}.")
-        limit = self._table.settings.offset_metadata_max_bytes
         expire_timestamp = -1
-        if request.retention_time != NO_RETENTION:
+        if request.retention_time is not NO_RETENTION and request.retention_time != NO_RETENTION:
             expire_timestamp = now_ms + request.retention_time // MILLISECOND
+        try:
+            if group is not None:
+                check = group.check_offset_commit(request.member_id, request.group_instance_id, epoch, asker.version)
+            elif epoch >= 0:
+                missing = GroupIdNotFound if asker.version >= GROUP_ID_NOT_FOUND_SINCE else IllegalGeneration
+                raise missing(f"There is no group {group_id}, so it has no member {request.member_id}.")
+            changes, topics = self._records(group_id, request.topics, check, now_ms, expire_timestamp)
+        except ApiError as error:
+            return Outcome(replies=((asker, OffsetCommitResponse(topics=_refused(request.topics, error.code))),))
+        return Outcome(
+            changes=tuple(changes),
+            replies=((asker, OffsetCommitResponse(topics=tuple(topics))),),
+            timers=_session(group, request.member_id, now_ms),
+            otherwise=as_before,
+        )
+
+    def _records(
+        self,
+        group_id: str,
+        asked: Iterable[OffsetCommitRequestTopic],
+        check: CommitCheck | None,
+        now_ms: int,
+        expire_timestamp: int = -1,
+    ) -> tuple[list[CoordinatorRecord], list[OffsetCommitResponseTopic]]:
+        """The records of a commit, and its results. Raises what `check` raises."""
         changes: list[CoordinatorRecord] = []
         topics: list[OffsetCommitResponseTopic] = []
-        for topic in request.topics:
+        for topic in asked:
             name, topic_id = topic.name, topic.topic_id
             results: list[OffsetCommitResponsePartition] = []
             for partition in topic.partitions:
                 index, metadata = partition.partition_index, partition.committed_metadata or ""
-                if metadata and _is_too_large(metadata, limit):
+                if metadata and _is_too_large(metadata, self._table.settings.offset_metadata_max_bytes):
                     results.append(_result(index, ErrorCode.offset_metadata_too_large))
                     continue
                 if check is not None:
@@ -112,14 +122,9 @@ class OffsetRules:
                 else:  # such a record has room for nothing else
                     value = OffsetCommitValue(offset, -1, metadata, now_ms, expire_timestamp, None)
                 changes.append(CoordinatorRecord(OffsetCommitKey(group_id, name, index), value))
-                results.append(_result(index, ErrorCode.none))
+                results.append(_result(index))
             topics.append(OffsetCommitResponseTopic(topic_id=topic_id, name=name, partitions=tuple(results)))
-        return Outcome(
-            changes=tuple(changes),
-            replies=((asker, OffsetCommitResponse(topics=tuple(topics))),),
-            timers=_session(group, request.member_id, now_ms),
-            otherwise=as_before,
-        )
+        return changes, topics
 
     # TxnOffsetCommit.
 
@@ -133,7 +138,7 @@ class OffsetRules:
             code = ErrorCode.illegal_generation
         except ApiError as error:
             code = error.code
-        return Outcome(replies=((asker, _txn_commit_refused(request, code)),))
+        return Outcome(replies=((asker, TxnOffsetCommitResponse(topics=_refused(request.topics, code))),))
 
     def _txn_commit(
         self, request: TxnOffsetCommitRequest, asker: Asker[TxnOffsetCommitResponse], now_ms: int
@@ -147,29 +152,11 @@ class OffsetRules:
             )
         elif epoch >= 0:
             raise IllegalGeneration(f"There is no group {group_id}, so it has no member {request.member_id}.")
-        limit = self._table.settings.offset_metadata_max_bytes
-        changes: list[CoordinatorRecord] = []
-        topics: list[TxnOffsetCommitResponseTopic] = []
         for topic in request.topics:
             found = self._table.image.topic(topic.name)
-            topic_id = None if found is None else found.topic_id
-            results: list[TxnOffsetCommitResponsePartition] = []
-            for partition in topic.partitions:
-                index, metadata = partition.partition_index, partition.committed_metadata or ""
-                code = ErrorCode.none
-                if metadata and _is_too_large(metadata, limit):
-                    code = ErrorCode.offset_metadata_too_large
-                else:
-                    if check is not None:
-                        check(topic.name, topic_id, index)
-                    value = OffsetCommitValue(
-                        partition.committed_offset, partition.committed_leader_epoch, metadata, now_ms, -1, topic_id
-                    )
-                    changes.append(CoordinatorRecord(OffsetCommitKey(group_id, topic.name, index), value))
-                results.append(TxnOffsetCommitResponsePartition(partition_index=index, error_code=code))
-            topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=tuple(results)))
-        response = TxnOffsetCommitResponse(throttle_time=NO_TIME, topics=tuple(topics))
-        return Outcome(changes=tuple(changes), replies=((asker, response),))
+            topic.topic_id = None if found is None else found.topic_id
+        changes, topics = self._records(group_id, request.topics, check, now_ms)
+        return Outcome(changes=tuple(changes), replies=((asker, TxnOffsetCommitResponse(topics=tuple(topics))),))
 
     # OffsetFetch.
 
@@ -186,7 +173,7 @@ class OffsetRules:
         except ApiError as error:
             refused = OffsetFetchResponseGroup(group_id=request.group_id, error_code=error.code)
             return Outcome(replies=((asker, refused),))
-        topics = tuple(map(offsets.topic_response, offsets.asked(request)))
+        topics = tuple(map(offsets.topic_response, offsets.requested_topics(request)))
         return Outcome(replies=((asker, OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)),))
 
     def copy(
@@ -280,12 +267,12 @@ class OffsetRules:
 
     def replay(self, record: CoordinatorRecord, producer_id: int = NO_PRODUCER) -> None:
         """An offset was committed or removed; `producer_id` says by whose transaction."""
-        key, value = record
-        assert isinstance(key, OffsetCommitKey)
+        key: Any
+        value: Any
+        key, value = record  # of an offset, as `encode` and `decode` have seen to
         if value is None:
             self.offsets.remove(key)
             return
-        assert isinstance(value, OffsetCommitValue)
         groups = self._table.groups
         group_id = key[0]
         if group_id not in groups:
@@ -309,45 +296,25 @@ def _is_too_large(metadata: str, limit: int) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _result(index: int, code: ErrorCode) -> OffsetCommitResponsePartition:
+def _result(index: int, code: ErrorCode = ErrorCode.none) -> OffsetCommitResponsePartition:
     return OffsetCommitResponsePartition(partition_index=index, error_code=code)
 
 
-def _commit_refused(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
-    return OffsetCommitResponse(
-        topics=tuple(
-            OffsetCommitResponseTopic(
-                topic_id=topic.topic_id,
-                name=topic.name,
-                partitions=tuple(_result(partition.partition_index, code) for partition in topic.partitions),
-            )
-            for topic in request.topics
+def _refused(topics: Iterable[OffsetCommitRequestTopic], code: ErrorCode) -> tuple[OffsetCommitResponseTopic, ...]:
+    """The results of a commit of which nothing is stored."""
+    return tuple(
+        OffsetCommitResponseTopic(
+            topic_id=topic.topic_id,
+            name=topic.name,
+            partitions=tuple(_result(partition.partition_index, code) for partition in topic.partitions),
         )
-    )
-
-
-def _txn_commit_refused(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
-    return TxnOffsetCommitResponse(
-        throttle_time=NO_TIME,
-        topics=tuple(
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=tuple(
-                    TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
-                    for partition in topic.partitions
-                ),
-            )
-            for topic in request.topics
-        ),
+        for topic in topics
     )
 
 
 def _session(group: Group | None, member_id: str, now_ms: int) -> tuple[Timer, ...]:
     """A commit is a sign of life of a member of a classic group."""
-    if isinstance(group, ClassicGroup) and group.state in (
-        ClassicGroupState.STABLE,
-        ClassicGroupState.PREPARING_REBALANCE,
-    ):
+    if isinstance(group, ClassicGroup) and group.state in WITH_SESSIONS:
         member = group.members[member_id]
         return (Timer(TimerKey(SESSION_TIMER, group.group_id, member_id), now_ms + member.session_timeout_ms),)
     return ()
@@ -362,7 +329,7 @@ class GroupOffsets(NamedTuple):
     unstable: Collection[OffsetCommitKey]
     """The partitions whose offsets a transaction is about to change, if the one who asks wants to wait for that."""
 
-    def asked(self, request: OffsetFetchRequestGroup) -> Iterable[OffsetFetchRequestTopics]:
+    def requested_topics(self, request: OffsetFetchRequestGroup) -> Iterable[OffsetFetchRequestTopics]:
         """The topics that a request asks for: those that it names, or all that the group has."""
         if request.topics is not None:
             return request.topics

@@ -85,22 +85,15 @@ class OffsetTable:
 
     # Records.
 
-    def put(self, key: OffsetCommitKey, value: OffsetCommitValue) -> None:
-        """An offset was committed."""
-        self._store(key, value)
-        if self._open:
-            self._overtake(key, self._order + 1)
-
-    def _store(self, key: OffsetCommitKey, value: OffsetCommitValue) -> None:
+    def put(self, key: OffsetCommitKey, value: OffsetCommitValue, order: int | None = None) -> None:
+        """An offset was committed, now or, if it was pending, in its `order`."""
         group_id, topic, partition = key
-        topics = self.committed.get(group_id)
-        if topics is None:
-            topics = self.committed[group_id] = {}
-        partitions = topics.get(topic)
-        if partitions is None:
-            topics[topic] = {partition: value}
-        else:
-            partitions[partition] = value
+        try:
+            self.committed[group_id][topic][partition] = value
+        except KeyError:
+            self.committed.setdefault(group_id, {}).setdefault(topic, {})[partition] = value
+        if self._open:
+            self._overtake(key, self._order + 1 if order is None else order)
 
     def put_pending(self, key: OffsetCommitKey, value: OffsetCommitValue, producer_id: int) -> None:
         """An offset was committed in a transaction that has not ended."""
@@ -132,8 +125,7 @@ class OffsetTable:
             if not producers:
                 self._close(key)
             if commit and not pending.overtaken:
-                self._store(key, pending.value)
-                self._overtake(key, pending.order)
+                self.put(key, pending.value, pending.order)
 
     def _close(self, key: OffsetCommitKey) -> None:
         keys = self._open.get(key.group, {})

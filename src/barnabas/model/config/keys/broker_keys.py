@@ -1,5 +1,7 @@
 """The broker keys of Apache Kafka 4.3: name, type, default, what it takes, importance, update mode.
 
+Those for dead letters of share groups (KIP-1191) are from Kafka 4.4.
+
 These are facts about Kafka, all of them. Which keys have an effect here, and which, stands in `sentences`.
 A default of None stands for "not set".
 """
@@ -94,6 +96,8 @@ SHOWN: Final[tuple[Row, ...]] = (
     ("delete.records.purgatory.purge.interval.requests", INT, 1, None, MEDIUM, READ_ONLY),
     ("delete.topic.enable", BOOLEAN, True, None, HIGH, READ_ONLY),
     ("early.start.listeners", LIST, None, ITEMS, HIGH, READ_ONLY),
+    ("errors.deadletterqueue.auto.create.topics.enable", BOOLEAN, False, None, MEDIUM, CLUSTER_WIDE),
+    ("errors.deadletterqueue.topic.name.prefix", STRING, "dlq.", None, MEDIUM, CLUSTER_WIDE),
     ("fetch.max.bytes", INT, 57_671_680, Range(1024), MEDIUM, READ_ONLY),
     ("fetch.purgatory.purge.interval.requests", INT, 1000, None, MEDIUM, READ_ONLY),
     ("follower.fetch.last.tiered.offset.enable", BOOLEAN, False, None, MEDIUM, CLUSTER_WIDE),

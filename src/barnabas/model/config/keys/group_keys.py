@@ -18,6 +18,8 @@ ROWS: Final[tuple[Row, ...]] = (
     ("consumer.assignment.interval.ms", INT, 1000, NOT_NEGATIVE, MEDIUM, READ_ONLY),
     ("consumer.heartbeat.interval.ms", INT, 5000, POSITIVE, MEDIUM, READ_ONLY),
     ("consumer.session.timeout.ms", INT, 45_000, POSITIVE, MEDIUM, READ_ONLY),
+    ("errors.deadletterqueue.copy.record.enable", BOOLEAN, False, None, MEDIUM, READ_ONLY),
+    ("errors.deadletterqueue.topic.name", STRING, "", None, MEDIUM, READ_ONLY),
     ("share.assignment.interval.ms", INT, 1000, NOT_NEGATIVE, MEDIUM, READ_ONLY),
     ("share.auto.offset.reset", STRING, "latest", OffsetReset(), MEDIUM, READ_ONLY),
     ("share.delivery.count.limit", INT, 5, Range(2), MEDIUM, READ_ONLY),
@@ -45,13 +47,25 @@ SENTENCES: Final = {
     "consumer.assignment.interval.ms": "The minimum time between two assignments of the group.",
     "consumer.heartbeat.interval.ms": "The heartbeat interval that the broker gives to the members of the group.",
     "consumer.session.timeout.ms": "The coordinator removes a member that sent no heartbeat for this long.",
+    "errors.deadletterqueue.copy.record.enable": (
+        "Whether a dead letter of the share group has the key, the value and the headers of its record as well."
+    ),
+    "errors.deadletterqueue.topic.name": (
+        "The topic for dead letters of the share group: records that are rejected, or whose deliveries are used up. "
+        "If blank, there are none."
+    ),
     "share.auto.offset.reset": (
         "Where the share group begins to read a partition: earliest, latest, or by_duration: and how long ago."
     ),
     "share.delivery.count.limit": "How often a record is delivered to the share group at most; then it is archived.",
-    "share.isolation.level": "Whether the share group sees records of open and aborted transactions.",
+    "share.isolation.level": (
+        "Whether the share group reads records of open and aborted transactions (read_uncommitted), or only of "
+        "committed ones (read_committed)."
+    ),
     "share.partition.max.record.locks": "How many records of a partition may be in flight in the share group.",
-    "share.record.lock.duration.ms": "How long a member has for a record before it is delivered again.",
+    "share.record.lock.duration.ms": (
+        "How long a record stays locked for the member that acquired it. Then it is delivered again."
+    ),
     "share.renew.acknowledge.enable": "Whether members of the share group may renew their locks (KIP-1222).",
     "share.assignment.interval.ms": "The minimum time between two assignments of the share group.",
     "share.heartbeat.interval.ms": "The heartbeat interval that the broker gives to members of the share group.",
@@ -59,7 +73,15 @@ SENTENCES: Final = {
 }
 """Keys that have an effect."""
 
-NO_BROKER_KEY: Final = frozenset({"share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable"})
+NO_BROKER_KEY: Final = frozenset(
+    {
+        "errors.deadletterqueue.copy.record.enable",
+        "errors.deadletterqueue.topic.name",
+        "share.auto.offset.reset",
+        "share.isolation.level",
+        "share.renew.acknowledge.enable",
+    }
+)
 
 BOUNDS: Final[dict[str, tuple[str | None, str]]] = {
     "consumer.heartbeat.interval.ms": (

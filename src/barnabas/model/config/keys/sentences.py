@@ -42,8 +42,12 @@ BROKER: Final[dict[str, str]] = {
         "The time after which a SASL client must log in again, or the broker closes its connection; 0 for never."
     ),
     "connections.max.idle.ms": "The broker closes a connection that was idle for this long.",
-    "controller.quota.window.num": "The number of samples whose share of controller mutations may be used at once.",
-    "controller.quota.window.size.seconds": "The length of one of these samples.",
+    "controller.quota.window.num": (
+        "The number of samples in which controller mutations are counted. Their share may be used at once."
+    ),
+    "controller.quota.window.size.seconds": (
+        "The length of one sample in which controller mutations are counted (controller.quota.window.num)."
+    ),
     "controlled.shutdown.enable": (
         "Whether a broker that stops moves the leadership of its partitions to other brokers first."
     ),
@@ -70,6 +74,13 @@ BROKER: Final[dict[str, str]] = {
         "The secret that signs delegation tokens, the same on all brokers. If unset, delegation tokens are disabled."
     ),
     "delete.topic.enable": "Whether clients may delete topics.",
+    "errors.deadletterqueue.auto.create.topics.enable": (
+        "Whether brokers create the topic for dead letters that a share group names, if it does not exist."
+    ),
+    "errors.deadletterqueue.topic.name.prefix": (
+        "The prefix that the names of topics for dead letters must have. If blank, any name is allowed that does not "
+        "begin with two underscores."
+    ),
     "fetch.max.bytes": "The maximum number of bytes in the response to one Fetch request.",
     "follower.replication.throttled.rate": (
         "The maximum bytes per second that this broker fetches for its replicas in "
@@ -139,7 +150,7 @@ BROKER: Final[dict[str, str]] = {
     "group.share.min.session.timeout.ms": "The minimum value of share.session.timeout.ms for a group.",
     "group.share.partition.max.record.locks": "How many records of a partition may be in flight in a share group.",
     "group.share.record.lock.duration.ms": (
-        "How long a member of a share group has for a record before it is delivered again."
+        "How long a record stays locked for the member of a share group that acquired it. Then it is delivered again."
     ),
     "group.share.session.timeout.ms": (
         "The coordinator removes a member of a share group that sent no heartbeat for this long."
@@ -221,7 +232,7 @@ BROKER: Final[dict[str, str]] = {
     ),
     "max.connections.per.ip": "The maximum number of connections from one address; others are refused.",
     "max.connections.per.ip.overrides": (
-        "Other maximums for some hosts or addresses, as HOST:COUNT, separated by commas."
+        "The maximum number of connections from some hosts or addresses, as HOST:COUNT, separated by commas."
     ),
     "max.incremental.fetch.session.cache.slots": "The maximum number of fetch sessions that the broker keeps.",
     "max.request.partition.size.limit": (
@@ -240,7 +251,10 @@ BROKER: Final[dict[str, str]] = {
     "num.recovery.threads.per.data.dir": (
         "The number of threads per data directory that load and recover logs at startup."
     ),
-    "num.replica.fetchers": "The number of fetchers that a broker runs for each leader that it replicates from.",
+    "num.replica.fetchers": (
+        "The number of fetchers that a broker runs for each leader that it replicates from. A fetcher has at most 250 "
+        "partitions; where there are more, the broker runs more fetchers."
+    ),
     "offset.metadata.max.bytes": "The maximum size of the metadata that a client may store with a committed offset.",
     "offsets.load.buffer.size": "The bytes of the offsets topic that are read at once when a group coordinator loads.",
     "offsets.retention.check.interval.ms": "How often the group coordinator looks for expired offsets.",
@@ -344,20 +358,36 @@ BROKER: Final[dict[str, str]] = {
     ),
     "sasl.jaas.config": (
         "The JAAS login module of a SASL mechanism, with its options: the passwords of PLAIN users (user_NAME), the "
-        "user name and password with which this broker logs in to other brokers (username, password), and for GSSAPI "
-        "the broker's principal and its keytab (principal, keyTab). It is read for one listener and mechanism only, as "
-        "listener.name.NAME.MECHANISM.sasl.jaas.config."
+        "user name and password with which this broker logs in to other brokers (username, password), for GSSAPI the "
+        "broker's principal and its keytab (principal, keyTab), and for OAUTHBEARER the client id and secret with "
+        "which this broker gets its own tokens (clientId, clientSecret, scope). It is read for one listener and "
+        "mechanism only, as listener.name.NAME.MECHANISM.sasl.jaas.config."
     ),
     "sasl.kerberos.principal.to.local.rules": (
-        "Rules that make the name of a user of the Kerberos principal of a client (GSSAPI). The first rule that "
+        "The rules that turn the Kerberos principal of a client into a user name (GSSAPI). The first rule that "
         "applies counts."
     ),
     "sasl.kerberos.service.name": (
         "The first part of the broker's Kerberos principal, which clients are configured with (GSSAPI)."
     ),
     "sasl.mechanism.inter.broker.protocol": (
-        "The SASL mechanism with which brokers log in to each other, if their listener uses SASL. If unset, the first "
-        "mechanism for which this broker has a user name and a password (sasl.jaas.config)."
+        "The SASL mechanism with which brokers log in to each other, if their listener uses SASL. If unset, GSSAPI if "
+        "the listener offers it, or else the first mechanism for which this broker has a user name and a password "
+        "(sasl.jaas.config)."
+    ),
+    "sasl.login.callback.handler.class": (
+        "The Java class that gets a broker's own OAUTHBEARER token. The broker accepts the name of Apache Kafka's own "
+        "class, or none, and refuses to start with another."
+    ),
+    "sasl.login.refresh.window.factor": (
+        "The part of its lifetime after which a broker replaces its own OAUTHBEARER token "
+        "(sasl.oauthbearer.token.endpoint.url)."
+    ),
+    "sasl.oauthbearer.client.credentials.client.id": (
+        "The client id with which a broker gets its own OAUTHBEARER token (sasl.oauthbearer.token.endpoint.url)."
+    ),
+    "sasl.oauthbearer.client.credentials.client.secret": (
+        "The secret that belongs to sasl.oauthbearer.client.credentials.client.id."
     ),
     "sasl.oauthbearer.clock.skew.seconds": (
         "How far the clock of the issuer of an OAUTHBEARER token may differ from the broker's clock."
@@ -377,6 +407,16 @@ BROKER: Final[dict[str, str]] = {
     ),
     "sasl.oauthbearer.jwks.endpoint.url": (
         "The URL of the keys that sign OAUTHBEARER tokens: https://... or file:///... It must be listed in "
+        "org.apache.kafka.sasl.oauthbearer.allowed.urls."
+    ),
+    "sasl.oauthbearer.jwt.retriever.class": (
+        "The Java class that gets a broker's own OAUTHBEARER token. The broker accepts DefaultJwtRetriever, "
+        "ClientCredentialsJwtRetriever and FileJwtRetriever of Apache Kafka, and does what they do."
+    ),
+    "sasl.oauthbearer.scope": "The scope that a broker asks for with its own OAUTHBEARER token.",
+    "sasl.oauthbearer.token.endpoint.url": (
+        "The URL at which brokers that log in to each other by OAUTHBEARER get their tokens: https://... of the "
+        "issuer, or file:///... of a file that holds a token. It must be listed in "
         "org.apache.kafka.sasl.oauthbearer.allowed.urls."
     ),
     "sasl.oauthbearer.sub.claim.name": "The claim of an OAUTHBEARER token that holds the user name.",
@@ -432,6 +472,7 @@ BROKER: Final[dict[str, str]] = {
         "The format of the truststore: PEM or PKCS12. JKS is accepted if the file is PKCS12, which newer versions of "
         "Java write even under that name."
     ),
+    "telemetry.max.bytes": "The largest push of metrics that a client may send, with telemetry.otlp.endpoint.",
     "transaction.max.timeout.ms": "The maximum transaction timeout that a producer may ask for.",
     "transaction.partition.verification.enable": (
         "Whether the broker checks, before it stores a transactional batch of an older producer, that its partition"
@@ -517,6 +558,9 @@ TOPIC: Final[dict[str, str]] = {
     "compression.type": "The compression codec of stored batches; `producer` keeps the codec that the producer used.",
     "compression.zstd.level": "The compression level if compression.type is zstd.",
     "delete.retention.ms": "How long a tombstone is kept after the first cleaning that saw it.",
+    "errors.deadletterqueue.group.enable": (
+        "Whether share groups may have this topic for their dead letters (errors.deadletterqueue.topic.name)."
+    ),
     "file.delete.delay.ms": "How long the files of a deleted segment stay on disk.",
     "flush.messages": "The number of records after which the broker flushes a partition to disk.",
     "flush.ms": "The maximum time that records stay in memory before the broker flushes them to disk.",

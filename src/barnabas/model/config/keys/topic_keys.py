@@ -39,6 +39,7 @@ SHOWN: Final[tuple[Row, ...]] = (
     ),
     ("compression.zstd.level", INT, 3, Range(-131_072, 22), MEDIUM, READ_ONLY),
     ("delete.retention.ms", LONG, 86_400_000, NOT_NEGATIVE, MEDIUM, READ_ONLY),
+    ("errors.deadletterqueue.group.enable", BOOLEAN, False, None, MEDIUM, READ_ONLY),
     ("file.delete.delay.ms", LONG, 60_000, NOT_NEGATIVE, MEDIUM, READ_ONLY),
     ("flush.messages", LONG, MAX_LONG, POSITIVE, MEDIUM, READ_ONLY),
     ("flush.ms", LONG, MAX_LONG, NOT_NEGATIVE, MEDIUM, READ_ONLY),
@@ -67,7 +68,7 @@ SHOWN: Final[tuple[Row, ...]] = (
     ("segment.ms", LONG, 604_800_000, POSITIVE, MEDIUM, READ_ONLY),
     ("unclean.leader.election.enable", BOOLEAN, False, None, MEDIUM, READ_ONLY),
 )
-"""Topic keys of Kafka 4.3."""
+"""Topic keys of Kafka 4.3, and the one of 4.4 for dead letters (KIP-1191)."""
 
 HIDDEN: Final[tuple[Row, ...]] = (("internal.segment.bytes", INT, None, None, MEDIUM, READ_ONLY),)
 """Topic keys for tests: shown only when they are set."""

@@ -115,7 +115,7 @@ class Cleaning:
                     records_out += written.records
                     batch = memoryview(data)[at : at + size] if written.data is None else memoryview(written.data)
                     out.add(batch, header.last_offset, written.max_timestamp)
-            aborted, transactions.noted = transactions.noted, []
+            aborted, transactions.aborted = transactions.aborted, []
             sizes = out.finish(aborted, group[-1].modified_ms)
         except BaseException:
             out.abort()

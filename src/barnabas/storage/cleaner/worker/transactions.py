@@ -28,7 +28,7 @@ class CleanedTransactions:
         self._aborted: dict[int, AbortedTransaction] = {}
         self._with_data: set[int] = set()
         """Producers of open transactions of which a batch was seen."""
-        self.noted: list[AbortedTransaction] = []
+        self.aborted: list[AbortedTransaction] = []
         """Aborted transactions that still have a batch, in the order of their markers; taken by whoever writes them."""
 
     def is_aborted(self, header: BatchHeader) -> bool:
@@ -53,7 +53,7 @@ class CleanedTransactions:
         if kind is ControlType.ABORT:
             aborted = self._aborted.pop(header.producer_id, None)
             if aborted is not None and has_data and header.base_offset <= aborted.last_offset:
-                self.noted.append(aborted)
+                self.aborted.append(aborted)
         return not has_data
 
     def _advance(self, offset: int) -> None:

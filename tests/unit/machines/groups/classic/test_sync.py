@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import pytest
 from kio.schema.leave_group.v5.request import MemberIdentity
 
+from barnabas.machines.groups.classic.group import ClassicGroup
+from barnabas.machines.groups.classic.rules import ClassicRules
 from barnabas.machines.groups.classic.states import ClassicGroupState
 from barnabas.model.errors import ErrorCode
 from tests.support.classic_groups import Groups
@@ -305,6 +308,17 @@ def test_whoever_waits_is_answered_when_the_coordinator_goes(phase: str) -> None
     assert waiting.error is ErrorCode.not_coordinator
     assert groups.group.state is ClassicGroupState.DEAD
     assert not groups.timers
+
+
+def test_groups_that_only_have_offsets_cost_nothing_when_the_coordinator_goes() -> None:
+    groups = Groups()
+    joined(groups, "a")
+    idle = ClassicGroup("b")
+    groups.table.groups["b"] = idle
+    with patch.object(ClassicRules, "dissolve") as dissolve:
+        groups.take(groups.rules.abandon(ErrorCode.not_coordinator))
+    assert dissolve.call_count == 1
+    assert idle.state is groups.group.state is ClassicGroupState.DEAD
 
 
 def test_timers_of_groups_and_members_that_are_gone_do_nothing() -> None:

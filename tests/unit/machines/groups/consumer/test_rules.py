@@ -269,6 +269,13 @@ class TestAssigning:
         settle([first, second])
         assert coordinator.state() is ConsumerGroupState.STABLE
 
+    def test_an_assignment_of_a_clock_that_is_ahead_does_not_hold_up_the_next(self) -> None:
+        coordinator = Coordinator(consumer_assignment_interval_ms=1_000)
+        first, second = Consumer(coordinator, "m1"), Consumer(coordinator, "m2")
+        first.beat()
+        coordinator.now_ms -= 300_000
+        assert second.beat().member_epoch == 3
+
     def test_most_members_choose_the_assignor(self) -> None:
         coordinator = Coordinator({"orders": 2, "payments": 2})
         consumers = [

@@ -19,13 +19,13 @@ from barnabas.machines.groups.settings import GroupSettings
 from barnabas.machines.groups.table import GroupTable
 from barnabas.machines.outcome import Asker
 from barnabas.protocol.coordinator_records import CoordinatorRecord, GroupMetadataKey
-from barnabas.protocol.messages.offset_commit import (
+from barnabas.protocol.messages.groups.offset_commit import (
     NO_RETENTION,
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from barnabas.protocol.messages.offset_fetch import (
+from barnabas.protocol.messages.groups.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponseGroup,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from barnabas.machines.groups.table import CommitCheck, GroupOutcome
     from barnabas.model.errors import ErrorCode
-    from barnabas.protocol.messages.offset_commit import OffsetCommitResponse
+    from barnabas.protocol.messages.groups.offset_commit import OffsetCommitResponse
 
 TOPIC_ID: Final = UUID(int=7)
 

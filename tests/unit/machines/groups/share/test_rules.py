@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -15,6 +16,9 @@ from barnabas.protocol.coordinator_records import (
 )
 from tests.support.consumer_groups import GROUP, topic_id
 from tests.support.share_groups import ShareCoordinator, Worker, work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ORDERS = topic_id("orders")
 
@@ -260,6 +264,15 @@ def test_states_of_which_nothing_is_heard_are_asked_for_again_after_a_while() ->
     assert len(coordinator.wanted) == 2
 
 
+def test_states_are_asked_for_again_though_the_clock_was_set_back() -> None:
+    coordinator = ShareCoordinator(share_initialize_retry_interval_ms=30_000)
+    worker = Worker(coordinator, "m1")
+    worker.beat()
+    coordinator.now_ms -= 300_000
+    worker.beat()
+    assert len(coordinator.wanted) == 2
+
+
 def test_a_new_coordinator_gives_the_states_that_are_being_made_the_same_time() -> None:
     coordinator = ShareCoordinator()
     worker = Worker(coordinator, "m1")
@@ -301,6 +314,46 @@ def test_assignments_are_made_no_more_often_than_their_interval_allows() -> None
     first.beat()
     assert coordinator.share.assignment_epoch == epoch
     assert first.partitions()
+
+
+def test_a_heartbeat_in_a_rebalance_of_many_members_costs_as_much_as_in_one_of_few() -> None:
+    def lines(size: int) -> int:
+        coordinator = ShareCoordinator({"orders": 2})
+        workers = [Worker(coordinator, f"m{number:03}") for number in range(size)]
+        work(workers)
+        Worker(coordinator, "guest").beat()
+        return min(lines_of(worker.beat) for worker in workers[:3])
+
+    assert lines(60) <= lines(6) * 1.2
+
+
+def lines_of(call: Callable[[], object]) -> int:
+    """How many lines are run."""
+    count = 0
+
+    def trace(*_: object) -> Any:
+        nonlocal count
+        count += 1
+        return trace
+
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(None)
+    return count
+
+
+def test_an_assignment_of_a_clock_that_is_ahead_keeps_nobody_without_partitions() -> None:
+    coordinator = ShareCoordinator(share_assignment_interval_ms=1_000)
+    first, second = Worker(coordinator, "m1"), Worker(coordinator, "m2")
+    first.beat()
+    coordinator.initialize()
+    coordinator.advance(1_000)
+    first.beat()
+    coordinator.now_ms -= 300_000
+    second.beat()
+    assert second.partitions()
 
 
 def test_a_group_is_described_as_kafka_describes_it() -> None:

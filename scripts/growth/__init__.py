@@ -1,0 +1,1 @@
+"""How a broker grows: `python -m scripts.growth PART ...` prints the figures of docs/scale.md."""

@@ -1,0 +1,1 @@
+"""What the Fetch handler is made of: one partition read, leases on files until they are sent, followers batched."""

@@ -1,0 +1,72 @@
+"""`barnabas restart`: stop the brokers of a data directory and start them again, one after the other."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+
+import click
+
+from barnabas.cli.common.broker_options import broker_options
+from barnabas.cli.common.failures import Failed
+from barnabas.cli.common.help import Command
+from barnabas.cli.common.options import takes
+from barnabas.cli.stop import StoppingOptions, stop_timeout
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        ("the brokers of `barnabas start --brokers 3 --daemon`", "barnabas restart --brokers 3"),
+        ("with another setting from now on", "barnabas restart --brokers 3 --set num.io.threads=16"),
+        ("the broker with its data elsewhere", "barnabas restart --data /var/lib/barnabas"),
+    ],
+)
+@broker_options(
+    brokers="Restart the cluster of `barnabas start --brokers N`, with its data in DIR/0, DIR/1 and so on.",
+    daemon="Has no effect: brokers that this command starts run in the background.",
+    secure="As for `barnabas start`.",
+    console="Has no effect: start `barnabas console` beside brokers in the background.",
+    metrics="As for `barnabas start`.",
+)
+@stop_timeout
+@takes(StoppingOptions)
+def command(options: StoppingOptions) -> None:
+    """Stop and start the brokers of a data directory, one after the other, with the options of `barnabas start`.
+
+    Each broker hands what it leads to the others, stops, starts again, and fetches what it missed; then comes the next.
+    So topics with two replicas or more stay available. Brokers of `start --brokers` that run in a terminal are
+    restarted there; all others run in the background then.
+    """
+    from barnabas.cli.start import command as start
+    from barnabas.cli.start import service, several
+
+    directory = several.root(options.data) if options.brokers is not None else options.load().log_dirs[0]
+    if (pid := several.starter(directory)) is not None:
+        os.kill(pid, signal.SIGHUP)
+        click.echo(f"Asked process {pid} to restart its brokers; it says in its terminal how far it is.")
+        return
+    if options.brokers is None and (there := len(several.folders(directory))):
+        raise Failed(f"{directory} has {there} brokers: repeat the options of their start, --brokers among them.")
+    wanted = replace(start.counted(options), console=None)
+    secured = start.secure(wanted) if options.secure else None
+    brokers = start.arguments(wanted, secured)
+    for _, words in brokers:
+        start.check(words)
+
+    def restart(index: int) -> None:
+        folder, words = brokers[index]
+        service.stop(folder, options.timeout)
+        start.start_in_background(words, folder)
+
+    if len(brokers) == 1:
+        restart(0)
+    elif not any(service.is_running(folder) for folder, _ in brokers):
+        start.start_all_in_background(brokers)
+    else:
+        from barnabas.cli.common.connection import read_client_properties
+        from barnabas.cli.start.rolling import roll
+
+        names = [f"the broker on {folder}" for folder, _ in brokers]
+        roll(names, restart, start.reached(wanted), read_client_properties(start.admin_file(secured)), say=click.echo)

@@ -1,0 +1,1 @@
+"""Messages of groups, read and written by hand: what members of groups, and those who commit offsets, send and get."""

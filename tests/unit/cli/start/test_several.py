@@ -1,0 +1,58 @@
+"""How many brokers there are for `auto`, and what they are told."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.cli.common.broker_options import AUTO
+from barnabas.cli.common.failures import Failed
+from barnabas.cli.start import service, several
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass
+class Told:
+    """The options that matter here."""
+
+    brokers: int | None = AUTO
+    settings: tuple[str, ...] = ()
+    config: Path | None = None
+
+
+def test_auto_is_a_broker_for_each_core_and_stays_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    assert several.count_brokers(AUTO, tmp_path) == 4
+    assert several.count_brokers(2, tmp_path) == 2
+    for number in (0, 1, 2024):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / service.LOCK_FILE).touch()
+    assert several.count_brokers(AUTO, tmp_path) == 2, "as many as there were"
+
+
+def test_the_host_is_the_rack_of_auto_unless_one_is_set(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("broker.rack=b\n")
+    assert several.rack_setting(Told()) == (f"broker.rack={socket.gethostname()}",)  # type: ignore[arg-type]
+    for other in (Told(3), Told(settings=("broker.rack = a",)), Told(config=file)):
+        assert several.rack_setting(other) == ()  # type: ignore[arg-type]
+
+
+def test_ids_count_up_from_the_first(tmp_path: Path) -> None:
+    words = several.arguments(2, None, (), None, tmp_path, first_id=40)
+    assert [folder.name for folder, _ in words] == ["0", "1"]
+    assert ["node.id=40" in words[0][1], "node.id=41" in words[1][1]] == [True, True]
+
+
+def test_only_one_command_runs_the_brokers_of_a_folder(tmp_path: Path) -> None:
+    with several._announced(tmp_path):
+        assert several.starter(tmp_path) == os.getpid()
+        with pytest.raises(Failed, match=f"run already .process {os.getpid()}."), several._announced(tmp_path):
+            pass
+    assert several.starter(tmp_path) is None
