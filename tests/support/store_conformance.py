@@ -270,6 +270,7 @@ class StoreConformance:
     async def test_sees_what_others_wrote(self, stores: Stores) -> None:
         a, b = await stores.open(), await stores.open()
         await a.create("/a", b"1")
+        await b.sync()
         assert (await b.get("/a")).data == b"1"
         await b.set("/a", b"2", 0)
         with pytest.raises(BadVersion):

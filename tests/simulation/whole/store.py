@@ -313,6 +313,10 @@ class MemoryStore:
         await self._travel()
         return result
 
+    async def sync(self) -> None:
+        """See MetadataStore."""
+        await self._read(lambda: None)
+
     async def get(self, path: str) -> StoredNode:
         """See MetadataStore."""
         node: StoredNode = await self._read(lambda: self._tree.get(path))

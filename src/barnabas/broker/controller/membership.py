@@ -229,6 +229,14 @@ class ClusterMembership:
             self.fence.unfence(request.broker_epoch)
             self._changed.set()
 
+    async def catch_up_with_settings(self) -> None:
+        """Know every setting whose change was answered before this call. Raises StoreError.
+
+        The active controller decides about them itself.
+        """
+        if not self.controller.is_active:
+            await self.updates.catch_up_with_settings(self.store)
+
     async def allocate_producer_ids(self) -> ProducerIds:
         """Allocate a block of producer ids that nobody had and nobody will have.
 

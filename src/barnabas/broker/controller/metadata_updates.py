@@ -60,6 +60,9 @@ class MetadataUpdates:
         """The controller, its epoch and this broker's epoch that the tree confirmed last."""
         self.changes = ConfigChanges()
         self._one_at_a_time = asyncio.Lock()
+        self._catching_up = asyncio.Lock()
+        self._asked = self._served = 0
+        """How often somebody had to know all settings, and how many of these calls are served."""
         self.lowest_broker_epoch = -1
         """The broker epoch that messages must be for; those for an earlier one are late."""
         self._last = (-1, -1, -1)
@@ -194,6 +197,20 @@ class MetadataUpdates:
     def forget_settings(self) -> None:
         """Read all settings the next time."""
         self.changes.forget()
+
+    async def catch_up_with_settings(self, store: MetadataStore) -> None:
+        """Know every setting whose change was answered before this call. Many calls at once share a look at the tree.
+
+        Notes come a moment later: whoever does once and for all what a setting says cannot go by them.
+        """
+        self._asked += 1
+        number = self._asked
+        async with self._catching_up:
+            if self._served < number:
+                asked = self._asked
+                await store.sync()
+                await self.follow_settings(store)
+                self._served = asked
 
     async def follow_settings(self, store: MetadataStore) -> None:
         """Read again what notes in the tree name, and feature levels."""

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.tasks import TaskSet
 from barnabas.machines.controller.image import ConfigResource
+from barnabas.metadata.stores.store import StoreError
 from barnabas.model.config import group as group_config
-from barnabas.model.errors import ApiError, NotLeaderOrFollower, UnknownTopicOrPartition
+from barnabas.model.errors import ApiError, CoordinatorNotAvailable, NotLeaderOrFollower, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -204,7 +205,15 @@ class SharePartitions:
         return bool(group_config.value("share.renew.acknowledge.enable", own, self._broker.settings))
 
     async def initial_offset(self, group_id: str, partition: LeaderPartition) -> int:
-        """Where a group begins to read a partition, by share.auto.offset.reset."""
+        """Where a group begins to read a partition, by share.auto.offset.reset.
+
+        This is decided once. A group whose setting was made a moment ago must not begin by the one before, and pass
+        over what it was to read. Raises CoordinatorNotAvailable where the settings cannot be known now.
+        """
+        try:
+            await self._broker.membership.catch_up_with_settings()
+        except StoreError as error:
+            raise CoordinatorNotAvailable(f"The settings of group {group_id} cannot be read now: {error}") from error
         reset = str(group_config.value("share.auto.offset.reset", self.config_of(group_id), self._broker.settings))
         log = partition.log
         if not log.is_open:

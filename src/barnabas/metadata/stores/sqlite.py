@@ -105,6 +105,9 @@ class SqliteStore:
         """Read one node that may not be there."""
         return await self._run(lambda: self._worker.tree.find(self._worker.connection, path))
 
+    async def sync(self) -> None:
+        """Nothing to do: all stores read one file."""
+
     async def find_many(self, paths: Sequence[str]) -> list[StoredNode | None]:
         """Read many nodes, all of one moment."""
         return await self._run(lambda: self._worker.tree.find_many(self._worker.connection, paths))

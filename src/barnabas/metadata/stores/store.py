@@ -176,6 +176,10 @@ class MetadataStore(Protocol):
         """Call `callback` once, on the event loop, when the session turns out to be over."""
         ...
 
+    async def sync(self) -> None:
+        """Let the reads that come see everything that was written, by whomever, before this was called."""
+        ...
+
     async def get(self, path: str) -> StoredNode:
         """Read one node; raises NoNode."""
         ...

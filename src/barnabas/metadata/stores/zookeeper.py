@@ -194,6 +194,10 @@ class ZooKeeperStore:
             for callback in self._on_expiry:
                 _hand_over(loop, callback)
 
+    async def sync(self) -> None:
+        """Have the server that is asked here learn all that ZooKeeper's leader has decided."""
+        await self._call("/", self._client.sync_async, "/")
+
     async def get(self, path: str) -> StoredNode:
         """Read one node; raises NoNode."""
         data, stat = await self._call(path, self._client.get_async, path)

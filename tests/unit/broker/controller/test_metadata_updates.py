@@ -64,8 +64,8 @@ TREE: Any = Tree()
 
 
 @asynccontextmanager
-async def a_store(folder: Path) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(folder / "metadata")
+async def a_store(folder: Path, kind: type[SqliteStore] = SqliteStore) -> AsyncIterator[SqliteStore]:
+    store = kind(folder / "metadata")
     await store.start()
     try:
         await store.create(ConfigChangesNode.path, parents=True)
@@ -233,6 +233,31 @@ async def test_settings_change_and_go_with_their_topic(tmp_path: Path) -> None:
         assert cache.image.topic_config("t") == {"retention.ms": "2"}
         await send(updates, ClusterImage(controller_id=2, controller_epoch=4, brokers={1: BROKER}), CLUSTER)
         assert not cache.image.configs
+
+
+class CountedReads(SqliteStore):
+    """Counts how often somebody looks for notes."""
+
+    looks = 0
+
+    async def children(self, path: str) -> list[str]:
+        self.looks += path == ConfigChangesNode.path
+        return await super().children(path)
+
+
+async def test_who_has_to_know_all_settings_does_and_many_share_a_look(tmp_path: Path) -> None:
+    group = ConfigResource("groups", "workers")
+    async with a_store(tmp_path, CountedReads) as store:
+        assert isinstance(store, CountedReads)
+        updates = MetadataUpdates(cache := MetadataCache(), lambda: store)
+        await updates.skip_settings(store)
+        await send(updates, CLUSTER)
+        store.looks = 0
+        await config_changes.write(store, {group: {"share.auto.offset.reset": "earliest"}})
+        written = store.looks
+        await asyncio.gather(*(updates.catch_up_with_settings(store) for _ in range(100)))
+        assert cache.image.config(group) == {"share.auto.offset.reset": "earliest"}
+        assert store.looks - written <= 2
 
 
 class Part:

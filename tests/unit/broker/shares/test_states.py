@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from barnabas.broker.replication.leader_partition import LeaderPartition
 from barnabas.broker.shares import hosted
+from barnabas.broker.shares.partitions import SharePartitions
+from barnabas.machines.controller.image import ConfigResource
 from barnabas.machines.shares.coordinator import Initialization, ShareKey
+from barnabas.metadata.stores.store import StoreUnavailable
 from barnabas.model.errors import (
     ApiError,
     CoordinatorLoadInProgress,
@@ -198,3 +202,38 @@ async def test_a_share_partition_is_loaded_anew_if_its_state_is_gone(
         assert await anna.acknowledge((0, 1, ACCEPT)) is told
         await begin(broker, topic_id, Initialization(1, 1))
         assert acquired(await anna.fetch(wait_ms=5000)) == [(1, 1, 1)]
+
+
+class Behind:
+    """The membership of a broker that hears a moment later what the controller has set for a group."""
+
+    def __init__(self, broker: BrokerContext, *, is_reached: bool = True) -> None:
+        self._broker = broker
+        self._is_reached = is_reached
+
+    async def catch_up_with_settings(self) -> None:
+        if not self._is_reached:
+            raise StoreUnavailable("the metadata store does not answer")
+        image = self._broker.metadata.image
+        new = {ConfigResource("groups", GROUP): {"share.auto.offset.reset": "earliest"}}
+        self._broker.metadata.replace(replace(image, configs={**image.configs, **new}))
+
+
+async def test_a_group_begins_by_what_was_set_before_it_came_though_this_broker_has_not_heard_of_it(
+    tmp_path: Path,
+) -> None:
+    """A cluster test met this: a new `Queue` sometimes passed over what had been sent before."""
+    async with queue(tmp_path) as (broker, _):
+        send(broker, 4)
+        behind: Any = Behind(broker)
+        shares = SharePartitions(lambda: replace(broker, membership=behind))
+        assert await shares.initial_offset(GROUP, broker.replicas.find("jobs", 0)) == 0
+
+
+async def test_a_group_does_not_begin_while_nobody_can_tell_what_is_set_for_it(tmp_path: Path) -> None:
+    async with queue(tmp_path) as (broker, _):
+        send(broker, 4)
+        behind: Any = Behind(broker, is_reached=False)
+        shares = SharePartitions(lambda: replace(broker, membership=behind))
+        with pytest.raises(CoordinatorNotAvailable, match="does not answer"):
+            await shares.initial_offset(GROUP, broker.replicas.find("jobs", 0))
