@@ -28,8 +28,13 @@ SETTINGS: Final = {
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "5",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "50",
+    "log.initial.task.delay.ms": "86400000",
 }
-"""A Kafka that is alone, coordinates transactions and share groups, and looks often for those that take too long."""
+"""A Kafka that is alone, coordinates transactions and share groups, and looks often for those that take too long.
+
+It deletes nothing, as Barnabas does here: half a minute after its start it would look for the first time for records
+that are too old, and those of the tests are.
+"""
 
 
 @pytest.fixture(scope="session")
