@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
+from barnabas.clients.admin import Admin
 from tests.support.clusters import Cluster, Node
 from tests.support.processes import free_port
 from tests.support.senders import Sender, everything
@@ -161,6 +162,20 @@ def test_another_controller_comes_when_one_is_killed(cluster: Cluster) -> None:
     wait_until(lambda: len(cluster.metadata().brokers) == 2, "the dead broker to be gone")
     cluster.create("after", 3, 2)
     assert len(cluster.metadata("after").topics["after"].partitions) == 3
+
+
+def test_questions_are_answered_while_the_controller_dies(cluster: Cluster) -> None:
+    """librdkafka asks the controller that it knows, and goes on calling it when it is gone, without looking around."""
+    cluster.create("asked", 2, 3)
+    with Admin(cluster.bootstrap) as admin:
+        (before,) = admin.describe_topics("asked")
+        controller = cluster.controller()
+        cluster.nodes[controller].kill()
+        (after,) = admin.describe_topics("asked")
+        assert after.topic_id == before.topic_id
+        assert [each.name for each in admin.topic_configs(["asked"])["asked"] if each.name == "cleanup.policy"]
+        wait_until(lambda: cluster.controller() not in (controller, -1), "another controller")
+        assert admin.end_offsets(admin.partitions("asked")) == dict.fromkeys(admin.partitions("asked"), 0)
 
 
 def test_a_second_broker_with_one_id_is_refused(cluster: Cluster, tmp_path: Path) -> None:

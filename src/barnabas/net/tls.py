@@ -47,8 +47,10 @@ RECORD: Final = 16 * 1024
 """The most bytes of data in one record of a client."""
 RECEIVED: Final = 8 * 1024
 """Bytes of ciphertext that are received at once. OpenSSL's memory for them stays with the connection."""
-RECEIVED_MORE: Final = 2 * RECEIVED
+PIECE: Final = 2 * RECEIVED
 """The same for the rest of what a client sends that sends more than that: fewer calls, and memory only for those."""
+RECEIVED_MORE: Final = 4 * PIECE
+"""The same where so much of a request is still to come; OpenSSL gets it piece by piece, so that its memory is less."""
 SEALED: Final = 16 * 1024
 """Bytes of data in one record of ours; OpenSSL's memory for them stays with the connection, too."""
 CHUNK: Final = 4 * SEALED
@@ -74,7 +76,7 @@ class TlsBuffers:
 class TlsPipe:
     """OpenSSL between two buffers of ciphertext."""
 
-    __slots__ = ("incoming", "is_ended", "outgoing", "ssl")
+    __slots__ = ("_fresh", "incoming", "is_ended", "outgoing", "ssl")
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self.incoming = ssl.MemoryBIO()
@@ -82,14 +84,34 @@ class TlsPipe:
         self.ssl = context.wrap_bio(self.incoming, self.outgoing, server_side=True)
         self.is_ended = False
         """Whether the other side has said that nothing more comes."""
+        self._fresh = memoryview(b"")
+        """Ciphertext in somebody else's buffer that OpenSSL has not got yet."""
 
     @property
     def has_more(self) -> bool:
         """Whether there may be data that was not decrypted, or not fetched."""
-        return not self.is_ended and (self.incoming.pending > 0 or self.ssl.pending() > 0)
+        return not self.is_ended and bool(self._fresh or self.incoming.pending or self.ssl.pending())
+
+    def take(self, ciphertext: memoryview) -> None:
+        """Take what has arrived, without a copy until it is decrypted or kept."""
+        self._fresh = ciphertext
+
+    def keep(self) -> None:
+        """Copy what is left of it: its buffer is going to be used for something else."""
+        if self._fresh:
+            self.incoming.write(self._fresh)
+            self._fresh = memoryview(b"")
 
     def decrypt(self, room: memoryview) -> int:
         """Decrypt into `room` what has arrived; returns how many bytes."""
+        filled = self._decrypt_given(room)
+        while self._fresh and filled < len(room) and not self.is_ended:
+            self.incoming.write(self._fresh[:PIECE])
+            self._fresh = self._fresh[PIECE:]
+            filled += self._decrypt_given(room[filled:])
+        return filled
+
+    def _decrypt_given(self, room: memoryview) -> int:
         read, incoming = self.ssl.read, self.incoming
         filled, size = 0, len(room)
         try:
@@ -274,17 +296,25 @@ class TlsConnection(Connection):
             if not count:
                 self._on_end()
                 return
-            self._serve_buffered()
+            try:
+                self._serve_buffered()
+            finally:
+                self._pipe.keep()
             if self._busy or self._closed or count < size or self._pipe.is_ended:
                 return
             left -= RECEIVED_PER_TURN if self._without_data > RECORD + RECEIVED else count
-            size = RECEIVED_MORE
+            size = max(PIECE, min(self._missing(), RECEIVED_MORE))
+
+    def _missing(self) -> int:
+        """Bytes that an unfinished request still lacks: as much ciphertext never holds anything beyond it."""
+        inbox = self._inbox
+        return self._frame_length(inbox.data()) - inbox.filled if inbox else 0
 
     def _pull(self, size: int = RECEIVED) -> int:
-        """Receive ciphertext that OpenSSL gets at once; returns how many bytes, 0 at the end of the stream."""
+        """Receive ciphertext; returns how many bytes, 0 at the end of the stream."""
         received = self._received
         count = self._sock.recv_into(received, size)
-        self._pipe.incoming.write(received[:count])
+        self._pipe.take(received[:count])
         self._without_data += count
         return count
 
@@ -338,6 +368,7 @@ class TlsConnection(Connection):
             return
         shared = self.server.shared
         count = self._pipe.decrypt(shared)
+        self._pipe.keep()
         if count:
             self._without_data = 0
             self._inbox.keep(shared[:count], count, self.last_active, self._evict)

@@ -9,8 +9,9 @@ and then says only that it failed.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from barnabas.clients.closed import Closed, left_in_parent, watch_forks
 from barnabas.clients.config import DEFAULT_BOOTSTRAP_SERVERS, open_client, properties
@@ -34,10 +35,14 @@ if TYPE_CHECKING:
 
     from barnabas.clients.admin.groups import Groups
 
+_Answer = TypeVar("_Answer")
+
 DEFAULT_TIMEOUT = 10.0
 CONNECT_TIMEOUT = 3.0
 METADATA_TIMEOUT = 5.0
 RETRY_SECONDS = 0.05
+LOOK_AROUND_SECONDS = 1.0
+"""How often the cluster is asked who its controller is, while an answer is waited for."""
 LEADER_IS_ELSEWHERE = frozenset(
     {
         ErrorCode.not_leader_or_follower,
@@ -182,8 +187,12 @@ class Admin:
         wanted = [names] if isinstance(names, str) else list(names)
         if not wanted:
             return []
-        futures = self._client.describe_topics(self._kafka.TopicCollection(wanted), request_timeout=self._timeout)
-        return [_topic_info(self._result(futures[name], f"topic {name}")) for name in wanted]
+
+        def ask(timeout: float) -> list[TopicInfo]:
+            futures = self._client.describe_topics(self._kafka.TopicCollection(wanted), request_timeout=timeout)
+            return [_topic_info(self._result(futures[name], f"topic {name}")) for name in wanted]
+
+        return self._answer_to(ask)
 
     def topic_configs(self, names: Iterable[str]) -> dict[str, list[ConfigValue]]:
         """Every setting of each topic, in the order in which the broker tells them."""
@@ -204,18 +213,22 @@ class Admin:
         resources = [admin.ConfigResource(kind, name) for name in names]
         if not resources:
             return {}
-        futures = self._client.describe_configs(resources, request_timeout=self._timeout)
-        return {
-            resource.name: [
-                ConfigValue(
-                    name=entry.name,
-                    value=entry.value,
-                    default=entry.source == admin.ConfigSource.DEFAULT_CONFIG.value,
-                )
-                for entry in self._result(future).values()
-            ]
-            for resource, future in futures.items()
-        }
+
+        def ask(timeout: float) -> dict[str, list[ConfigValue]]:
+            futures = self._client.describe_configs(resources, request_timeout=timeout)
+            return {
+                resource.name: [
+                    ConfigValue(
+                        name=entry.name,
+                        value=entry.value,
+                        default=entry.source == admin.ConfigSource.DEFAULT_CONFIG.value,
+                    )
+                    for entry in self._result(future).values()
+                ]
+                for resource, future in futures.items()
+            }
+
+        return self._answer_to(ask)
 
     def create_topic(
         self,
@@ -313,8 +326,12 @@ class Admin:
         wanted = self._places(before, least=-1)
         if not wanted:
             return {}
-        found = self._of_leaders(lambda: self._client.delete_records(wanted, **self._deadlines()))
-        return {partition: deleted.low_watermark for partition, deleted in found.items()}
+
+        def ask(_timeout: float) -> dict[TopicPartition, int]:
+            found = self._of_partitions(self._client.delete_records(wanted, **self._deadlines()))
+            return {partition: deleted.low_watermark for partition, deleted in found.items()}
+
+        return self._answer_to(ask, changes=True)
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
         """What a group has committed; empty if there is no such group."""
@@ -353,12 +370,13 @@ class Admin:
         if not wanted:
             return {}
         level = self._kafka.IsolationLevel
-        settings = {
-            "isolation_level": level.READ_COMMITTED if committed else level.READ_UNCOMMITTED,
-            "request_timeout": self._timeout,
-        }
-        found = self._of_leaders(lambda: self._client.list_offsets(wanted, **settings))
-        return {partition: listed.offset for partition, listed in found.items()}
+        isolation = level.READ_COMMITTED if committed else level.READ_UNCOMMITTED
+
+        def ask(timeout: float) -> dict[TopicPartition, int]:
+            futures = self._client.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout)
+            return {partition: listed.offset for partition, listed in self._of_partitions(futures).items()}
+
+        return self._answer_to(ask)
 
     def _places(self, offsets: Mapping[TopicPartition, int], *, least: int) -> list[Any]:
         """Partitions with offsets, as librdkafka has them; no offset may be below `least`."""
@@ -371,17 +389,26 @@ class Admin:
             for (topic, partition), offset in offsets.items()
         ]
 
-    def _of_leaders(self, ask: Callable[[], Mapping[Any, Future[Any]]]) -> dict[TopicPartition, Any]:
-        """What the leaders of partitions answer; they are asked again while a leader has just changed or begun."""
+    def _of_partitions(self, futures: Mapping[Any, Future[Any]]) -> dict[TopicPartition, Any]:
+        return {
+            TopicPartition(p.topic, p.partition): self._result(f, f"partition {p.topic}-{p.partition}")
+            for p, f in futures.items()
+        }
+
+    def _answer_to(self, ask: Callable[[float], _Answer], *, changes: bool = False) -> _Answer:
+        """What brokers answer; they are asked again while leaders change, or connections break.
+
+        What `changes` something may have been done by a broker whose connection broke: it is asked for no more.
+        """
         deadline = time.monotonic() + self._timeout
         while True:
             try:
-                return {
-                    TopicPartition(p.topic, p.partition): self._result(f, f"partition {p.topic}-{p.partition}")
-                    for p, f in ask().items()
-                }
+                return ask(max(deadline - time.monotonic(), RETRY_SECONDS))
             except RequestRefused as error:
                 if error.code not in LEADER_IS_ELSEWHERE or time.monotonic() > deadline:
+                    raise
+            except BrokerSilent:
+                if changes or time.monotonic() > deadline:
                     raise
             time.sleep(RETRY_SECONDS)
 
@@ -399,11 +426,21 @@ class Admin:
     def _result(self, future: Future[Any], what: str = "") -> Any:
         """What a broker answered; `what` was asked about is named if it is not there, for brokers do not."""
         try:
-            return self._answered(future.result(self._timeout + 1))
+            return self._answered(self._wait_for(future))
         except self._kafka.KafkaException as error:
             raise self._translated(error.args[0], self._timeout, what) from error
         except TimeoutError as error:
             raise self._silence(self._timeout) from error
+
+    def _wait_for(self, future: Future[Any]) -> Any:
+        """Its result. Who the controller is now is asked meanwhile: librdkafka goes on calling one that is gone."""
+        deadline = time.monotonic() + self._timeout + 1
+        while (left := deadline - time.monotonic()) > LOOK_AROUND_SECONDS:
+            with suppress(TimeoutError):
+                return future.result(LOOK_AROUND_SECONDS)
+            with suppress(self._kafka.KafkaException):
+                self._client.list_topics(timeout=LOOK_AROUND_SECONDS)
+        return future.result(max(left, 0.0))
 
     def _translated(self, error: KafkaError, deadline: float, what: str = "") -> Exception:
         if what and error.code() == error.UNKNOWN_TOPIC_OR_PART:
@@ -415,6 +452,11 @@ class Admin:
         if error.code() in (error._NOENT, error._UNKNOWN_TOPIC, error._UNKNOWN_PARTITION):
             return RequestRefused(
                 ErrorCode.unknown_topic_or_partition, f"there is no {what or 'such topic or partition'}"
+            )
+        if error.code() == error._TRANSPORT and what:
+            self._client.poll(0)
+            return self._logins.failure or BrokerSilent(
+                f"{self._bootstrap_servers}: the connection broke before the answer about {what} came"
             )
         if error.code() in (error._TRANSPORT, error._TIMED_OUT, error._ALL_BROKERS_DOWN):
             return self._silence(deadline)
