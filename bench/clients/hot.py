@@ -203,7 +203,7 @@ def fetch_parked(port: int, topic: str) -> Iterator[Once]:
 def fetch_megabyte(port: int, topic: str) -> Iterator[Once]:
     """A Fetch of 1 MB that was written before."""
     written = wire.produce_request(topic, 0, wire.batch(BATCH))
-    wanted = wire.fetch_request(topic, 0, 1, MEGABYTE)
+    wanted = wire.fetch_by_id(wire.topic_id(port, topic), 0, 1, MEGABYTE)
     with wire.connect(port) as connection:
         for _ in range(2 * MEGABYTE // len(written)):
             _ask(connection, written)

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.model.errors import InvalidFrame
 from barnabas.net.inbox import Inbox
-from barnabas.net.outbox import DONE, Broken, DiscardingOutbox, Outbox, Progress
+from barnabas.net.outbox import BLOCKED, DONE, Broken, DiscardingOutbox, Outbox
 from barnabas.net.reply import HANG_UP, Answer, Parked
 from barnabas.protocol.wire.framing import HEADER, LENGTH, frame_size
 
@@ -413,35 +413,35 @@ class Connection:
         if self._hanging_up or self.server.closing:
             self._go_on()
 
-    def _send(self) -> None:
+    def _send(self) -> bool:
+        """Send what goes; whether that was everything."""
         if self._warming:
-            return
+            return False
         try:
             progress = self._outbox.send()
         except Broken as error:
             self._broken(error)
-            return
+            return False
         if progress is DONE:
-            return
-        if progress is Progress.BLOCKED:
-            self._wait_for_room()
+            return True
+        if progress is BLOCKED:
+            if not self._writing:
+                self._wait_for_room()
         else:
             self._warm_up()
+        return False
 
     def _broken(self, error: Exception) -> None:
         logger.info("Closed the connection of %s:%d: %s", *self.address[:2], error)
         self.close()
 
     def _wait_for_room(self) -> None:
-        self._busy = True
-        if not self._writing:
-            self._writing = True
-            self.server.loop.add_writer(self._sock, self._on_writable)
+        self._busy = self._writing = True
+        self.server.loop.add_writer(self._sock, self._on_writable)
 
     def _on_writable(self) -> None:
         self.last_active = self.server.loop.time()
-        self._send()
-        if not self._outbox and not self._closed:
+        if self._send() and not self._closed:
             self._writing = False
             self.server.loop.remove_writer(self._sock)
             self._go_on()
@@ -464,8 +464,7 @@ class Connection:
             logger.error("Closed the connection of %s:%d: a log file cannot be read: %s", *self.address[:2], error)
             self.close()
             return
-        self._send()
-        if not self._outbox and not self._closed:
+        if self._send() and not self._closed:
             self._go_on()
 
     def _go_on(self) -> None:

@@ -44,7 +44,8 @@ class Progress(Enum):
 
 
 DONE: Final = Progress.DONE
-"""Its short name: in every turn of sending, looking into the Enum would show."""
+BLOCKED: Final = Progress.BLOCKED
+"""Short names: in every turn of sending, looking into the Enum would show."""
 
 
 class Broken(Exception):
@@ -93,22 +94,24 @@ class Outbox:
                     parts.clear()
                     return DONE
                 self._sent = sent
-                return Progress.BLOCKED
+                return BLOCKED
             budget = MOST_PER_TURN
             while parts:
                 part = parts[0]
-                if budget <= 0 and not (isinstance(part, bytes) and len(part) <= SMALL):  # the end of a large answer
-                    return Progress.BLOCKED
                 if isinstance(part, bytes):
+                    if budget <= 0 and len(part) > SMALL:  # not the end of a large answer
+                        return BLOCKED
                     budget -= self._send_bytes(part)
+                elif budget <= 0:
+                    return BLOCKED
+                elif not (part.warm or self._warmed or self._is_warm(part)):
+                    return Progress.COLD
                 else:
-                    if not (part.warm or self._warmed or self._is_warm(part)):
-                        return Progress.COLD
                     budget -= self._send_slice(part)
                 if self._sent:
-                    return Progress.BLOCKED  # the socket did not take all of it
+                    return BLOCKED  # the socket did not take all of it
         except (BlockingIOError, InterruptedError):
-            return Progress.BLOCKED
+            return BLOCKED
         except OSError as error:
             raise Broken(str(error)) from error
         return DONE
@@ -135,23 +138,31 @@ class Outbox:
         return joined
 
     def _send_slice(self, part: Slice) -> int:
-        if part.file.revoked:
+        file, before = part.file, self._sent
+        if file.revoked:
             raise Broken("the log was truncated below a response that was being sent")
-        most = min(part.length - self._sent, MOST_PER_TURN)
-        sent = os.sendfile(self._sock.fileno(), part.file.fd, part.position + self._sent, most)
-        if not sent:
+        left = part.length - before
+        most = left if left < MOST_PER_TURN else MOST_PER_TURN
+        sent = os.sendfile(self._sock.fileno(), file.fd, part.position + before, most)
+        if sent == left:
+            self._drop_first()
+        elif sent:
+            self._sent = before + sent
+        else:
             raise Broken("the log file is shorter than a response that was being sent")
-        self._advance(sent, part.length)
         return sent
 
     def _advance(self, sent: int, length: int) -> None:
         self._sent += sent
         if self._sent == length:
-            part = self._parts.popleft()
-            if not isinstance(part, bytes):
-                part.file.release()
-            self._sent = 0
-            self._warmed = False
+            self._drop_first()
+
+    def _drop_first(self) -> None:
+        part = self._parts.popleft()
+        if not isinstance(part, bytes):
+            part.file.release()
+        self._sent = 0
+        self._warmed = False
 
     def _is_warm(self, part: Slice) -> bool:
         if not CAN_PROBE:
@@ -222,8 +233,8 @@ def _in_one_piece(parts: Sequence[Part]) -> bytes | None:
             return None
         else:
             size += part.length
-    if size > SMALL:
-        return None
+        if size > SMALL:
+            return None
     try:
         pieces = [
             part if isinstance(part, bytes) else os.pread(part.file.fd, part.length, part.position) for part in parts

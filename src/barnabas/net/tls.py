@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.model.errors import InvalidFrame
 from barnabas.net.connection import Connection
-from barnabas.net.outbox import CAN_PROBE, DONE, MOST_PER_TURN, Broken, Outbox, Progress
+from barnabas.net.outbox import BLOCKED, CAN_PROBE, DONE, MOST_PER_TURN, Broken, Outbox, Progress
 
 if TYPE_CHECKING:
     import socket
@@ -181,7 +181,7 @@ class TlsOutbox(Outbox):
                 self._send_sealed(self._unsent + self._pipe.outgoing.read())
             while parts and not self._unsent:
                 if budget <= 0:
-                    return Progress.BLOCKED
+                    return BLOCKED
                 if len(parts) == 1 and not self._sent and isinstance(data := parts[0], bytes) and len(data) <= CHUNK:
                     parts.clear()  # in one piece, the commonest queue
                     self._send_sealed(self._pipe.encrypt(data))
@@ -193,7 +193,7 @@ class TlsOutbox(Outbox):
                 budget -= filled
         except OSError as error:
             raise Broken(str(error)) from error
-        return Progress.BLOCKED if self._unsent else DONE
+        return BLOCKED if self._unsent else DONE
 
     def _send_sealed(self, sealed: bytes) -> None:
         try:

@@ -280,9 +280,11 @@ class Segment:
 
     def locate(self, offset: int, end: int, *, cached: bool = False) -> BatchRange | None:
         """The first batch before position `end` that holds `offset` or later ones."""
-        position = self.recent_position(offset)
+        recent = self.recent(offset, end)
         indexed: int | None = None
-        if position is None:
+        if recent is not None:
+            position, _ = recent
+        else:
             indexed, position = self.offset_index.lookup(offset, cached=cached)
         for found in self.ranges(position, end, cached=cached):
             if found.last_offset >= offset:
@@ -306,12 +308,15 @@ class Segment:
             f"with offset {found.base_offset}. Stop the broker and remove the file: it is made anew at the next start"
         )
 
-    def recent_position(self, offset: int) -> int | None:
-        """The position of the batch that locate() finds, if it is among the newest, without looking at the file."""
+    def recent(self, offset: int, end: int) -> tuple[int, int] | None:
+        """Where the batch that locate() finds begins and ends, if it is among the newest: no file is looked at."""
         starts, positions = self._recent
         if not positions or offset < starts[0]:
             return None
-        return positions[min(bisect_right(starts, offset), len(positions)) - 1]
+        number, count = bisect_right(starts, offset), len(positions)
+        if number < count:
+            return positions[number - 1], positions[number]
+        return positions[count - 1], end
 
     def ranges(self, position: int, end: int, *, cached: bool = False) -> Iterator[BatchRange]:
         """The batches from `position` (the start of one) to `end`, where one ends: CorruptMessage if none does."""

@@ -281,14 +281,14 @@ class Segments:
         self, segment: Segment, size: int, end: int, offset: int, max_bytes: int, min_one: bool, cached: bool
     ) -> ReadResult:
         """Read from one segment of `size` bytes, up to position `end`."""
-        position = segment.recent_position(offset)
-        first = 0
-        if position is None or (min_one and end - position > max_bytes):
-            found = segment.locate(offset, size, cached=cached)
-            if found is None:
+        found = segment.recent(offset, size)
+        if found is None:
+            batch = segment.locate(offset, size, cached=cached)
+            if batch is None:
                 return NOTHING
-            position, first = found.position, found.size
-        length = min(end - position, max(max_bytes, first) if min_one else max_bytes)
+            found = batch.position, batch.position + batch.size
+        position, batch_end = found
+        length = min(end - position, max(max_bytes, batch_end - position) if min_one else max_bytes)
         if length <= 0:
             return NOTHING
         warm = (
