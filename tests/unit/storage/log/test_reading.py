@@ -12,6 +12,7 @@ from barnabas.model.log_config import LogConfig
 from barnabas.protocol.records.batch import read_header
 from tests.support.logs import (
     NOW,
+    UnsyncedFiles,
     append,
     batch,
     log_in,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from barnabas.storage.log.log import Log
+    from barnabas.storage.segments.segment import FileSlice
 
 
 def test_reads_begin_at_the_batch_that_holds_the_offset(log: Log) -> None:
@@ -51,6 +53,38 @@ def test_max_bytes_cuts_but_one_batch_is_whole_if_asked(log: Log) -> None:
     assert len(read_bytes(log, 0, 0, min_one=False)) == 0
     assert len(read_bytes(log, 0, size + 5, min_one=True)) == size + 5
     assert len(read_bytes(log, 5, 10, min_one=True)) == size
+
+
+class UnreadFiles(UnsyncedFiles):
+    """Files of which nothing is read."""
+
+    def read(self, fd: int, size: int, position: int) -> bytes:
+        """Not here."""
+        raise AssertionError("a file is read")
+
+    read_cached = read
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_the_newest_batches_are_found_without_a_look_at_the_file(tmp_path: Path, at_once: int) -> None:
+    """Also by a follower that lacks what its leader has compacted away: of a gap, the batch behind it is found."""
+    leader = new_log(tmp_path / "leader")
+    append(leader, *(batch(3, size=number) for number in range(9)))
+    kept = [each for each in stored(leader) if read_header(each).base_offset not in (3, 6, 15)]
+    follower = new_log(tmp_path / "follower", files=UnreadFiles())
+    for at in range(0, 6, at_once):
+        follower.append_replica(b"".join(kept[at : at + at_once]), now_ms=NOW)
+    for offset in range(27):
+        at = next(number for number, each in enumerate(kept) if read_header(each).last_offset >= offset)
+        whole = slice_of(follower, offset, 1)
+        assert (whole.position, whole.length) == (sum(map(len, kept[:at])), len(kept[at])), offset
+        rest = slice_of(follower, offset, 1 << 20)
+        assert rest.length == sum(map(len, kept[at:]))
+
+
+def slice_of(log: Log, offset: int, max_bytes: int) -> FileSlice:
+    (found,) = log.read(offset, max_bytes, log.log_end_offset, True).slices
+    return found
 
 
 def test_offsets_outside_the_log_are_refused(log: Log) -> None:
