@@ -444,18 +444,18 @@ class Deleted(LogStory):
         other, log = self.manager.get(OTHER), self.manager.get(TP)
         assert other is not None
         assert stored(other) == self._kept
-        if log is not None and log.topic_id == ANOTHER_ID:
+        if log is not None and log.topic_id != TOPIC_ID:
             assert stored(log) == self._new
         else:
             assert not self._new, "the new topic's records are lost"
 
     def start(self, *, lost_power: bool = False) -> None:
-        """See Story."""
+        """See Story. A power loss may take the new topic's id and leave records, which are still that topic's."""
         super().start()
         self._is_restarted = True
         if lost_power:
             log = self.manager.get(TP)
-            is_new = log is not None and log.topic_id == ANOTHER_ID
+            is_new = log is not None and log.topic_id != TOPIC_ID
             self._new = self._new[: len(stored(self.log))] if is_new else []
 
     def go_on(self) -> None:
