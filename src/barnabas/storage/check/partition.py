@@ -145,7 +145,8 @@ class PartitionCheck:
             return
         lines = read_text(path).splitlines()
         if len(lines) < 2 or lines[0] != "version: 0" or not _TOPIC_ID.fullmatch(lines[1]):
-            self._report.error(path, None, "does not hold a version and a topic id")
+            what = "does not hold a version and a topic id: a power loss leaves such until a log is synced first"
+            self._report.warn(path, None, what)
 
     def _holds_batches(self) -> bool:
         """Whether there is something to have an epoch: a replica may have made its first file and got nothing yet."""
