@@ -48,6 +48,12 @@ def test_the_overview_says_what_is_there(browser: Browser, orders: str) -> None:
     assert browser.text("h1") == "Overview"
 
 
+def test_commands_to_copy_name_the_cluster(browser: Browser, cluster: Cluster, admin: Admin) -> None:
+    admin.create_topic("silent", 1, 3)
+    browser.open("/topics/silent/messages")
+    browser.wait_for(f"barnabas produce --topic silent --bootstrap-server {cluster.bootstrap_servers}", ".command")
+
+
 def test_something_is_seen_within_a_second(browser: Browser) -> None:
     """Once in a few times: others work on this machine, too."""
 

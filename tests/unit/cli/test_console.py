@@ -10,6 +10,7 @@ import pytest
 from barnabas.cli.common.failures import Failed
 from barnabas.cli.console import command as console
 from barnabas.cli.start import console_child
+from barnabas.cli.start.command import command as start
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +43,16 @@ def test_a_console_outside_loopback_changes_nothing_unless_it_is_told_to(
     words: tuple[str, ...], read_only: bool
 ) -> None:
     assert settings_of(*words).read_only is read_only
+
+
+@pytest.mark.parametrize("address", ["8080", "localhost:", "localhost:http", "localhost:65536"])
+def test_an_address_that_is_none_is_refused_before_anything_is_started(tmp_path: Path, address: str) -> None:
+    with pytest.raises(click.UsageError, match=f"--listen {address} is not of the form HOST:PORT"):
+        settings_of("--listen", address)
+    words = ["--console", address, "--data", str(tmp_path / "data"), "--listen", "localhost:0", "--secure"]
+    with pytest.raises(click.UsageError, match=f"--console {address} is not of the form HOST:PORT"):
+        start.main(words, standalone_mode=False)
+    assert not list(tmp_path.iterdir())
 
 
 def test_passwords_and_tokens_do_not_cross_a_network_as_they_are() -> None:

@@ -19,6 +19,7 @@ from barnabas.cli.common.failures import Failed
 from barnabas.cli.common.help import Command, option
 from barnabas.cli.common.log_format import LOG_FORMAT
 from barnabas.cli.common.options import takes
+from barnabas.cli.common.values.addresses import check_listen_address
 from barnabas.cli.common.values.files import FILE, FOLDER, NEW_FOLDER
 
 if TYPE_CHECKING:
@@ -63,9 +64,7 @@ class Options(ConnectionOptions):
             needs(self, one, other)
             needs(self, other, one)
         needs(self, "telemetry_token_file", "telemetry")
-        host, _, port = self.listen.rpartition(":")
-        if not host or not port.isdecimal() or int(port) > 65_535:
-            raise click.UsageError(f"--listen {self.listen} is not of the form HOST:PORT.")
+        check_listen_address(self.listen, "--listen")
 
 
 @click.command(

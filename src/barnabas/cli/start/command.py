@@ -18,6 +18,7 @@ from barnabas.cli.common.broker_options import DEFAULT_CONSOLE, BrokerCommandOpt
 from barnabas.cli.common.help import Command
 from barnabas.cli.common.log_format import LOG_FORMAT
 from barnabas.cli.common.options import takes
+from barnabas.cli.common.values.addresses import check_listen_address
 from barnabas.model.environment import LOG_PREFIX
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ def command(options: BrokerCommandOptions) -> None:
     It runs until SIGTERM or Ctrl-C, then stops cleanly. Configs have Kafka's names. Without --config, the broker
     listens on localhost only and keeps its data in ./data. With --config, Kafka's defaults apply.
     """
+    if options.console is not None:
+        check_listen_address(options.console, "--console")
     options = counted(options)
     secured = secure(options) if options.secure else None
     pushed = _telemetry_settings(options)

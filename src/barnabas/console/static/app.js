@@ -1,7 +1,7 @@
 // The frame of the console: who is there, the ways through it, and the page that an address stands for.
 
 import { Failed, get, post, whenLoggedOut } from "./api.js";
-import { h, link, replace } from "./dom.js";
+import { h, link, nameServers, replace } from "./dom.js";
 import { openHelp } from "./keys.js";
 
 const PAGES = [
@@ -282,6 +282,7 @@ function drawLogin() {
 async function begin() {
   try {
     session = await get("/api/session");
+    nameServers(session.bootstrap);
   } catch (error) {
     replace(app, h("main", { class: "login-page" }, h("div", { class: "notice error", role: "alert" }, error.message)));
     setTimeout(begin, 2000);

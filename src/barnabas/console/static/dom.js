@@ -56,8 +56,20 @@ export function empty(title, text, command) {
     command ? copyable(command) : null);
 }
 
+// Where commands find the cluster of this console, where they do not find it by themselves.
+let servers = "";
+
+export function nameServers(found) {
+  servers = found === "localhost:9092" ? "" : found;
+}
+
+// These ask no cluster: they start something, or read files.
+const ALONE = /^barnabas (start|console|log)\b/;
+
 // A command that can be copied with one click.
-export function copyable(text, label = "Copy") {
+export function copyable(shown, label = "Copy") {
+  const asks = servers && /(^|\| )barnabas /.test(shown) && !ALONE.test(shown);
+  const text = asks ? `${shown} --bootstrap-server ${servers}` : shown;
   const button = h("button", { type: "button", class: "copy", "aria-label": `${label}: ${text}` }, label);
   button.addEventListener("click", async () => {
     await copyText(text);

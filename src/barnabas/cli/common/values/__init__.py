@@ -1,1 +1,1 @@
-"""Values that options take: numbers, lengths of time, sizes, pairs, patterns of topics, files."""
+"""Values that options take: addresses, numbers, lengths of time, sizes, pairs, patterns of topics, files."""
