@@ -16,7 +16,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from barnabas.clients.admin.admin import Admin, NewTopic
+    from barnabas.clients.admin.admin import Admin
+    from barnabas.clients.admin.topics import NewTopic
     from barnabas.clients.aio import AsyncAdmin, AsyncConsumer, AsyncDelivery, AsyncProducer, AsyncQueue
     from barnabas.clients.consumer.consumer import Consumer
     from barnabas.clients.producer.delivery import Delivery

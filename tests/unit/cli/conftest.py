@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from barnabas.cli.common import connection, output
 from barnabas.cli.main import cli
-from barnabas.clients.admin.admin import ConfigValue, NewTopic, PartitionInfo, TopicInfo
+from barnabas.clients.admin.topics import ConfigValue, NewTopic, PartitionInfo, TopicInfo
 from barnabas.clients.errors import RequestRefused
 from barnabas.clients.wire.topic_list import ListedTopic
 from barnabas.model.errors import ErrorCode

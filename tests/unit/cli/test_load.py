@@ -15,7 +15,7 @@ from barnabas.cli.common.values.durations import DURATION
 from barnabas.cli.load.command import show
 from barnabas.cli.load.progress import Bar, progress_text
 from barnabas.cli.main import cli
-from barnabas.clients.admin.admin import TopicInfo
+from barnabas.clients.admin.topics import TopicInfo
 from barnabas.model.ids import TopicPartition
 from barnabas.pipelines.errors import DataLost, OffsetOutOfRange
 from barnabas.pipelines.loading.plan import check_position, plan_round

@@ -25,7 +25,7 @@ PARTITIONS_AT_ONCE = 10_000
 
 def create(cluster: ClusterAdmin, options: Options) -> None:
     """`--create`."""
-    from barnabas.clients.admin.admin import NewTopic
+    from barnabas.clients.admin.topics import NewTopic
     from barnabas.clients.errors import RequestRefused
     from barnabas.model.errors import ErrorCode
 

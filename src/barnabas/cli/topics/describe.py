@@ -17,8 +17,8 @@ from barnabas.cli.topics.matching import required_topics
 
 if TYPE_CHECKING:
     from barnabas.cli.topics.options import Options
-    from barnabas.clients.admin.admin import ConfigValue, PartitionInfo, TopicInfo
     from barnabas.clients.admin.cluster_admin import ClusterAdmin
+    from barnabas.clients.admin.topics import ConfigValue, PartitionInfo, TopicInfo
 
 
 def describe(cluster: ClusterAdmin, options: Options) -> None:

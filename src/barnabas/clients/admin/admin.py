@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from barnabas.clients.admin.topics import ConfigValue, NewTopic, PartitionInfo, TopicInfo, topic_info
 from barnabas.clients.closed import Closed, left_in_parent, watch_forks
 from barnabas.clients.config import DEFAULT_BOOTSTRAP_SERVERS, open_client, properties
 from barnabas.clients.errors import BrokerSilent, BrokerUnreachable, InvalidClientConfig, RequestRefused, error_code
@@ -23,7 +23,6 @@ from barnabas.clients.records import as_milliseconds
 from barnabas.clients.wire.addresses import connect
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
-from barnabas.model.internal_topics import INTERNAL_TOPICS
 from barnabas.model.numbers import MAX_INT32, MAX_INT64
 
 if TYPE_CHECKING:
@@ -54,58 +53,6 @@ LEADER_IS_ELSEWHERE = frozenset(
 """Answers after which the same question is asked of another leader."""
 BROKER_DEFAULT = -1
 """As a number of partitions or replicas of a new topic, Kafka's word for what the broker is set to."""
-NO_TOPIC_ID = "A" * 22
-_URL_SAFE = str.maketrans("+/", "-_")
-"""librdkafka writes ids in plain base64, Kafka in the form that is safe in addresses and file names."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionInfo:
-    """Who holds a partition; `leader` is None while there is none."""
-
-    partition: int
-    leader: int | None
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicInfo:
-    """A topic and its partitions in order; `topic_id` is Kafka's text form, None where the broker has no ids."""
-
-    name: str
-    topic_id: str | None
-    partitions: tuple[PartitionInfo, ...]
-
-    @property
-    def internal(self) -> bool:
-        """Whether brokers keep their own state in it."""
-        return self.name in INTERNAL_TOPICS
-
-    @property
-    def replication_factor(self) -> int:
-        """Replicas of the first partition, which is how Kafka's tools count."""
-        return len(self.partitions[0].replicas) if self.partitions else 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigValue:
-    """One setting as the broker tells it; `value` is None when it is a secret or has none."""
-
-    name: str
-    value: str | None
-    default: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewTopic:
-    """A topic to be made. Without partitions, replication factor or assignment the broker's defaults hold."""
-
-    name: str
-    partitions: int | None = None
-    replication_factor: int | None = None
-    assignment: Sequence[Sequence[int]] = ()
-    configs: Mapping[str, str] = field(default_factory=dict)
 
 
 class Admin:
@@ -190,7 +137,7 @@ class Admin:
 
         def ask(timeout: float) -> list[TopicInfo]:
             futures = self._client.describe_topics(self._kafka.TopicCollection(wanted), request_timeout=timeout)
-            return [_topic_info(self._result(futures[name], f"topic {name}")) for name in wanted]
+            return [topic_info(self._result(futures[name], f"topic {name}")) for name in wanted]
 
         return self._answer_to(ask)
 
@@ -488,20 +435,3 @@ def _group(group: str) -> str:
     if not group:
         raise InvalidClientConfig("the name of a group is empty")
     return group
-
-
-def _topic_info(found: Any) -> TopicInfo:
-    topic_id = str(found.topic_id).translate(_URL_SAFE)
-    return TopicInfo(
-        name=found.name,
-        topic_id=None if topic_id == NO_TOPIC_ID else topic_id,
-        partitions=tuple(
-            PartitionInfo(
-                partition=partition.id,
-                leader=None if partition.leader is None or partition.leader.id < 0 else partition.leader.id,
-                replicas=tuple(node.id for node in partition.replicas),
-                isr=tuple(node.id for node in partition.isr),
-            )
-            for partition in sorted(found.partitions, key=lambda partition: partition.id)
-        ),
-    )

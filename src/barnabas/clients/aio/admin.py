@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from barnabas.clients.admin.admin import ConfigValue, NewTopic, TopicInfo
+    from barnabas.clients.admin.topics import ConfigValue, NewTopic, TopicInfo
     from barnabas.model.ids import TopicPartition
 
 __all__ = ["AsyncAdmin"]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.routing import Route
 
-from barnabas.clients.admin.admin import NewTopic
 from barnabas.clients.admin.configs import EntityType
+from barnabas.clients.admin.topics import NewTopic
 from barnabas.clients.errors import RequestRefused
 from barnabas.console.api.answers import InvalidQuestion, NotFound, body_of, changed, endpoint, field, session_of
 from barnabas.console.api.overview import least_in_sync

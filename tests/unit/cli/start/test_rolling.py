@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.cli.common.failures import Failed
 from barnabas.cli.start import rolling
-from barnabas.clients.admin.admin import PartitionInfo, TopicInfo
+from barnabas.clients.admin.topics import PartitionInfo, TopicInfo
 from barnabas.clients.errors import BrokerUnreachable
 
 if TYPE_CHECKING:

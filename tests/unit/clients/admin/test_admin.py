@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.clients.admin.admin import Admin, NewTopic, PartitionInfo, TopicInfo
+from barnabas.clients.admin.admin import Admin
+from barnabas.clients.admin.topics import NewTopic, PartitionInfo, TopicInfo
 from barnabas.clients.errors import BrokerSilent, BrokerUnreachable, InvalidClientConfig, LibraryMissing
 from barnabas.clients.wire.addresses import split_address
 from barnabas.model.ids import TopicPartition

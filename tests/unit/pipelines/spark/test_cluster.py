@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Consumer
 
-from barnabas.clients.admin.admin import PartitionInfo, TopicInfo
+from barnabas.clients.admin.topics import PartitionInfo, TopicInfo
 from barnabas.clients.errors import (
     AddressInvalid,
     AddressUnknown,
