@@ -13,6 +13,7 @@ from barnabas.protocol.records.batch import HEADER_SIZE, read_header
 from barnabas.protocol.records.builder import build_batch, checksum, seal
 from barnabas.protocol.records.checksum import crc32c
 from barnabas.protocol.records.control import ControlType, EndOfTransaction, build_marker, control_type, read_marker
+from barnabas.protocol.records.pairs import build_batch_of_pairs
 from barnabas.protocol.records.records import Record, read_records
 
 NOW = 1_700_000_000_000
@@ -90,3 +91,11 @@ def test_the_checksum_is_loaded_without_its_slow_package() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", str(0xE3069283), str(0xE3069283)]
+
+
+def test_pairs_of_a_transaction_begin_at_sequence_0() -> None:
+    """As with Kafka's coordinator, in each batch: -1 would be a batch without a producer's order."""
+    header = read_header(build_batch_of_pairs([(b"k", b"v"), (b"l", None)], NOW, producer=(7, 3)))
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 3, 0)
+    header = read_header(build_batch_of_pairs([(b"k", b"v")], NOW))
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (-1, -1, -1)
