@@ -95,16 +95,21 @@ class Archiver:
         if progress is LetterProgress.DECIDED:
             await self._hosted.store(machine, machine.note(chosen))
             return
-        if progress is LetterProgress.NOTED and self._needs_letters():
-            chosen = await self._host.dead_letters.write(self._origin(), chosen)
+        if progress is LetterProgress.NOTED and self._hosted.settings().has_dead_letters:
+            chosen = await self._write(chosen)
         if self._hosted.machine is machine:
             await self._hosted.store(machine, machine.archive(chosen))
 
-    def _needs_letters(self) -> bool:
-        """Whether the group still has dead letters, and its messages are not in their topic already."""
-        if not self._hosted.settings().has_dead_letters:
-            return False
-        return self._hosted.partition.tp.topic != self._host.dead_letters.topics.name(self._hosted.key.group_id)
+    async def _write(self, chosen: list[DeadLetters]) -> list[DeadLetters]:
+        """Write the dead letters of messages; of those that lie in the topic for them already there are none.
+
+        Raises ApiError, also if the topic that they lie in is not allowed for dead letters: then they are none.
+        """
+        tp, group_id, letters = self._hosted.partition.tp, self._hosted.key.group_id, self._host.dead_letters
+        if tp.topic != letters.topics.name(group_id):
+            return await letters.write(self._origin(), chosen)
+        await letters.topics.find(group_id, tp.partition)
+        return chosen
 
     def _origin(self) -> LetterOrigin:
         group_id, tp = self._hosted.key.group_id, self._hosted.partition.tp

@@ -263,6 +263,25 @@ async def test_a_group_that_reads_its_own_dead_letters_adds_none(tmp_path: Path)
         assert partition.log.log_end_offset == 1
 
 
+async def test_a_group_whose_dead_letters_are_to_go_into_its_own_topic_waits_until_that_is_allowed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with queue(tmp_path) as (broker, topic_id):
+        await have_dead_letters(broker, "jobs")
+        send(broker)
+        await reject(broker, topic_id, 0, 0)
+        await round_over(broker, topic_id)
+        assert (done_before(broker), [each.delivery_state for each in stored(broker).batches]) == (
+            0,
+            [DeliveryState.ARCHIVING],
+        )
+        assert "Topic jobs does not take dead letters" in caplog.text
+        await make_dead(broker)
+        await have_dead_letters(broker)
+        await archived(broker, 1)
+        assert [each.offset for each in letters(broker)] == [0]
+
+
 async def test_a_worker_that_may_not_write_to_the_topic_has_dead_letters_all_the_same(tmp_path: Path) -> None:
     async with queue(tmp_path, authorizer_class_name="kafka.security.authorizer.AclAuthorizer") as (broker, topic_id):
         await make_dead(broker)
