@@ -193,6 +193,8 @@ class Runtime(Generic[M]):
                 if is_wanted():
                     shard.begin(machine)
             except Exception as error:
+                if not is_wanted():
+                    return  # leadership moved, or the topic was deleted and its log closed under the reader
                 logger.error(
                     "Could not load the coordinator of %s: its groups or transactions are not available. It is tried "
                     "again in %g s. %s",

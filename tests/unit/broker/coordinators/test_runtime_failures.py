@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ from tests.support.counters import (
 )
 from tests.support.parts import append, make_topic, running_parts
 from tests.support.producing import lead_anew
+from tests.support.share_letters import delete_topic
 from tests.support.waiting import until, wait_until
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from barnabas.broker.coordinators.calls import Call
     from barnabas.broker.coordinators.shard import Shard
     from barnabas.machines.outcome import CoordinatorOutcome
+    from barnabas.storage.log.log import Log
 
 
 async def test_a_lost_partition_answers_whoever_waits(tmp_path: Path) -> None:
@@ -353,6 +356,26 @@ async def test_a_full_disk_keeps_a_coordinator_from_loading_without_a_traceback(
 
 def _raise(error: Exception) -> None:
     raise error
+
+
+async def test_a_topic_that_is_deleted_while_its_log_is_loaded_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    began, real = threading.Event(), record_log.replay_log
+
+    def replay_log(log: Log, *arguments: Any) -> int:
+        began.set()
+        wait_until(lambda: log.is_closed, "the log is closed")
+        return real(log, *arguments)
+
+    async with running_counters(tmp_path) as (broker, runtime):
+        assert await ask(runtime, "a") == 1
+        monkeypatch.setattr(record_log, "replay_log", replay_log)
+        runtime.load(runtime.find("a"))
+        await asyncio.to_thread(began.wait, 30)
+        await delete_topic(broker, TOPIC)
+        await asyncio.wait_for(runtime.loaded(), 30)
+    assert "Could not load" not in caplog.text
 
 
 async def test_reading_a_log_gives_back_no_lease_that_others_hold(tmp_path: Path) -> None:
