@@ -1,7 +1,7 @@
 """Administrators: topics come and go, partitions move between brokers, and their preferred replicas are elected.
 
 A topic is there when its creation was acknowledged, and until its deletion is asked for; one whose deletion was
-acknowledged is gone.
+acknowledged is gone, unless it was asked for more than once: a request that nobody answered may come after the deletion.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ class Admin:
         self._count = 0
         self._there: list[str] = []
         self._gone: list[str] = []
+        self._asked_again: set[str] = set()
+        """Topics of which a creation was not answered."""
 
     async def run(self) -> None:
         """Decide something now and then; at the end look whether the cluster is as it was decided."""
@@ -80,6 +82,7 @@ class Admin:
             try:
                 answer = await self._client.ask_any(ApiKey.CREATE_TOPICS, 7, timeout=5000, topics=[topic])
             except Unanswered:
+                self._asked_again.add(name)
                 await self._client.pause()
                 continue
             code = ErrorCode(answer.topics[0].error_code.value)
@@ -99,7 +102,8 @@ class Admin:
             code = ErrorCode(answer.responses[0].error_code.value)
             self._log.say(f"{self._client.name} deletes {name}: {code.name}")
             if code in GONE:
-                self._gone.append(name)
+                if name not in self._asked_again:
+                    self._gone.append(name)
                 return
             await self._client.pause()
 

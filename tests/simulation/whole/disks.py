@@ -67,6 +67,11 @@ class Disk(FaultyFiles):
         """How many files are open."""
         return len(self._open)
 
+    @property
+    def may_be_full(self) -> bool:
+        """Whether there is no room, or one of the next calls finds none."""
+        return self.room is not None or (self.fails_in is not None and self.fails_with == errno.ENOSPC)
+
     def _fail_once(self) -> None:
         if self.fails_in is not None:
             self.fails_in -= 1

@@ -115,6 +115,12 @@ class Machine:
             if file._leases
         ]
 
+    @property
+    def needs_restart(self) -> bool:
+        """Whether a log directory failed, or could not be loaded: it is used again after a restart."""
+        stores = [] if self.app is None else self.app.broker.logs._directories.values()
+        return self.disk_failed or any(store.doubtful for store in stores)
+
     def start(self) -> None:
         """Turn the machine on and start its broker."""
         assert not self.is_up

@@ -55,7 +55,7 @@ class Nemesis:
         for heal in self._healing:
             heal()
         for machine in self._world.machines:
-            if machine.disk_failed:  # a directory that failed is used again after a restart
+            if machine.needs_restart or not machine.is_up:  # who stopped in the middle of a write has its files open
                 machine.kill()
             machine.disk.room = machine.disk.crash_in = machine.disk.fails_in = None
             machine.disk.failing_syncs = machine.disk.failing_writes = False
@@ -81,7 +81,8 @@ class Nemesis:
         machine = world.machines[fault.machine - 1]
         if self._weak is not None and self._armed is None and self.is_whole():
             self._weak = None
-        if not self._is_synced and not self._may_happen(fault.kind, machine):
+        kind = "full" if fault.kind == "hiccup" and _hiccup_error(fault) == errno.ENOSPC else fault.kind
+        if not self._is_synced and not self._may_happen(kind, machine):
             return
         world.log.say(f"{fault.kind} {machine.name} for {fault.seconds:.1f} s")
         await getattr(self, f"_{fault.kind}")(machine, fault)
@@ -102,7 +103,7 @@ class Nemesis:
     def _is_backed_up(self, machine: Machine) -> bool:
         """Whether each partition has another replica that is in sync, up and in touch, with a disk that works."""
         machines = (each for each in self._world.machines if each.is_in_touch and not each.disk_failed)
-        up = {each.number for each in machines if each.disk.room is None}  # who has no room cannot lead
+        up = {each.number for each in machines if not each.disk.may_be_full}  # who has no room cannot lead
         states = [isr for topic, _, _, isr in placed(self._world.tree.nodes) if topic != loose.TOPIC]
         return all(up & set(isr) - {machine.number} for isr in states)
 
@@ -243,7 +244,7 @@ class Nemesis:
     async def _hiccup(self, machine: Machine, fault: Fault) -> None:
         """One call, some calls from now, fails once."""
         machine.disk.fails_in = int(fault.seconds * 10)
-        machine.disk.fails_with = errno.ENOSPC if fault.other == 1 else errno.EMFILE
+        machine.disk.fails_with = _hiccup_error(fault)
 
     async def _strand(self, machine: Machine, fault: Fault) -> None:
         """A broker is cut off from the others, goes on taking records, and dies; then it has some that nobody else has.
@@ -311,3 +312,7 @@ class Nemesis:
         for name in names:
             network.reset_connections(name, machine.name)
             network.reset_connections(machine.name, name)
+
+
+def _hiccup_error(fault: Fault) -> int:
+    return errno.ENOSPC if fault.other == 1 else errno.EMFILE

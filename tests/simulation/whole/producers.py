@@ -2,7 +2,9 @@
 
 With one batch at a time per partition a sequence that the broker calls out of order means that it has forgotten what it
 acknowledged. Clients have up to five on their way (`PipelinedProducer`): there it means this only for the first of
-those that were sent together, when everything before it had been acknowledged.
+those that were sent together, when everything before it had been acknowledged. And a broker that knows nothing of a
+producer takes any sequence, as in Kafka: if the very first batch was refused for a moment and the next one was taken,
+the first cannot be stored any more.
 """
 
 from __future__ import annotations
@@ -144,9 +146,14 @@ class Batch(NamedTuple):
 class PipelinedProducer(Producer):
     """Sends several batches before the first is acknowledged, in order, and those again that were not."""
 
+    def __init__(self, client: Client, log: Log, topic: str, partitions: int, running: Callable[[], bool]) -> None:
+        super().__init__(client, log, topic, partitions, running)
+        self._begun: dict[int, bool] = {}
+        """Whether the first batch of what was sent together was stored in a partition."""
+
     async def _produce(self, partition: int) -> None:
         chance = self._client.chance
-        sequence, waiting = 0, list[Batch]()
+        sequence, waiting, self._begun[partition] = 0, list[Batch](), False
         while self._running() or waiting:
             wanted = chance.randint(1, AT_ONCE)
             while self._running() and len(waiting) < wanted:
@@ -169,10 +176,10 @@ class PipelinedProducer(Producer):
             await asyncio.sleep(self._client.chance.random() ** 4 * 0.3)
         codes = await asyncio.gather(*answers)
         if codes and codes[0] in FORGOTTEN:
-            self._log.violate(
-                f"{self._client.name}: {codes[0].name} for {waiting[0].values[0]} in partition {partition}"
-            )
+            line = f"{self._client.name}: {codes[0].name} for {waiting[0].values[0]} in partition {partition}"
+            (self._log.violate if self._begun[partition] else self._log.say)(line)
             return waiting[1:]
+        self._begun[partition] |= bool(codes) and codes[0] in (ErrorCode.none, DUPLICATE)
         left = [batch for batch, code in zip(waiting, codes, strict=True) if code not in (ErrorCode.none, DUPLICATE)]
         if left:
             self._client.forget_leader(self._topic, partition)
