@@ -1,7 +1,8 @@
 """Administrators: topics come and go, partitions move between brokers, and their preferred replicas are elected.
 
 A topic is there when its creation was acknowledged, and until its deletion is asked for; one whose deletion was
-acknowledged is gone, unless it was asked for more than once: a request that nobody answered may come after the deletion.
+acknowledged is gone, unless its creation was asked for more than once: a request that nobody answered may arrive after
+the deletion.
 """
 
 from __future__ import annotations
