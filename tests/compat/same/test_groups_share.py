@@ -62,12 +62,15 @@ def delete_group(p: Play) -> None:
 
 
 def enter(p: Play, by: str, *, count: int, topic: dict[str, Any] | None = None, **how: Any) -> tuple[str, int]:
-    """Join and go on until so many partitions are there; the member's id and epoch."""
+    """Join and go on until so many partitions are there; the member's id and epoch.
+
+    A topic of the story's own was just made: how soon a coordinator has heard of all of it is its own affair.
+    """
     member = f"{by}-of-{p.group}"
     topics = {"subscribed_topic_names": [(topic or shared(p))["name"]], **how}
     answer = p.ask(by, SHARE_GROUP_HEARTBEAT, beating(p.group, member, 0, **topics), noted=False)
     assert answer.error_code == 0, answer
-    return member, stay(p, by, member, answer, count=count)
+    return member, stay(p, by, member, answer, count=count, steady=topic is None)
 
 
 def stay(p: Play, by: str, member: str, answer: Any, *, count: int, steady: bool = True) -> int:
