@@ -38,10 +38,12 @@ from barnabas.storage.segments.segment import Segment, Tail
 from barnabas.storage.segments.segments import segment_number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from barnabas.model.log_config import LogConfig
+    from barnabas.protocol.records.batch import BatchHeader
     from barnabas.storage.directory import LogDirectory
+    from barnabas.storage.log.epochs import EpochStart
     from barnabas.storage.producers.state import CompletedTransaction
 
 logger = logging.getLogger(__name__)
@@ -90,7 +92,7 @@ def load(
     now_ms = directory.clock.now_ms()
     segments = [Segment(directory.pool, path, base, sizes[base], config, now_ms) for base in sorted(sizes)]
     snapshots = Snapshots(files, path, snapshot_offsets)
-    epochs = _load_epochs(directory, path, segments)
+    epochs = _load_epochs(directory, path, segments, log_start_offset, clean=clean)
     if clean and (damage := _check_end(path, segments, log_start_offset, recovery_point)) is not None:
         logger.warning("%s was closed cleanly, but is damaged: %s. It is recovered.", path, damage)
         clean, recovery_point = False, segments[-1].base_offset
@@ -232,21 +234,47 @@ def trusted_end(segment: Segment, up_to: int | None = None) -> Tail:
     return Tail(position, offset)
 
 
-def _load_epochs(directory: LogDirectory, path: str, segments: Sequence[Segment]) -> LeaderEpochs:
+def _load_epochs(
+    directory: LogDirectory, path: str, segments: Sequence[Segment], log_start_offset: int, *, clean: bool
+) -> LeaderEpochs:
+    """The leader epochs, from their checkpoint; what it lacks is read from the batches.
+
+    After a crash the log may begin earlier than when the checkpoint was written: records that were deleted are there
+    again, because the checkpoint of log start offsets is older. A follower without their epochs would take them for
+    its leader's.
+    """
+    until: int | None = None
+    found: Sequence[EpochStart] = ()
     try:
         found = checkpoints.read_epochs(directory.files, path)
-        if found or not any(segment.size for segment in segments):
+        filled = [segment for segment in segments if segment.size]
+        if not filled:
             return LeaderEpochs(found, path)
-        logger.warning("The leader epochs of %s are read from its batches: its checkpoint has none.", path)
+        why = "its checkpoint has none"
+        if found:
+            until = found[0].start_offset
+            if clean or until <= max(log_start_offset, filled[0].base_offset):
+                return LeaderEpochs(found, path)
+            why = f"its checkpoint begins at offset {until}"
     except DamagedCheckpoint as error:
-        logger.warning("The leader epochs of %s are read from its batches: %s", path, error)
+        why = str(error)
+    logger.warning("The leader epochs of %s are read from its batches: %s.", path, why)
     epochs = LeaderEpochs(path=path)
     with suppress(CorruptMessage):  # recovery, or whoever reads there, finds it, too
-        for segment in segments:
-            for _, header in segment.headers(0, segment.size):
-                if header.leader_epoch > epochs.latest:
-                    epochs.assign(header.leader_epoch, header.base_offset)
+        for header in _headers_before(segments, until):
+            if header.leader_epoch > epochs.latest:
+                epochs.assign(header.leader_epoch, header.base_offset)
+    for entry in found:
+        epochs.assign(*entry)
     return epochs
+
+
+def _headers_before(segments: Sequence[Segment], offset: int | None) -> Iterator[BatchHeader]:
+    for segment in segments:
+        for _, header in segment.headers(0, segment.size):
+            if offset is not None and header.base_offset >= offset:
+                return
+            yield header
 
 
 def _rebuild_aborted(segments: Sequence[Segment], number: int, snapshots: Snapshots) -> None:
