@@ -72,8 +72,10 @@ class Coordinator:
         update = StateUpdate(state_epoch, leader_epoch, start, stored, complete)
         return self.decide(lambda machine, client, now_ms: machine.write(key, update, client, now_ms))
 
-    def read(self, leader_epoch: int = 0, key: ShareKey = KEY) -> Any:
-        return self.decide(lambda machine, client, now_ms: machine.read(key, leader_epoch, client, now_ms))
+    def read(self, leader_epoch: int = 0, key: ShareKey = KEY, *, may_fence: bool = True) -> Any:
+        return self.decide(
+            lambda machine, client, now_ms: machine.read(key, leader_epoch, client, now_ms, may_fence=may_fence)
+        )
 
     def summary(self, key: ShareKey = KEY) -> Any:
         return self.decide(lambda machine, client, now_ms: machine.read_summary(key, client))

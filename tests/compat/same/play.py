@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 NEWEST: Final = {**group_wire.NEWEST, **transaction_wire.NEWEST}
 MEMBER_ID_REQUIRED: Final = 79
+BROKER: Final = "broker"
+"""Who asks what brokers ask each other."""
 UNORDERED: Final = {
     *("members", "topics", "groups", "topic_partitions", "results", "coordinators"),
     *("topic_results", "results_by_topic_v3_and_below", "results_by_partition"),
@@ -61,7 +63,7 @@ class Play:
     def send(self, by: str, key: int, body: dict[str, Any]) -> None:
         """Send a request over the connection of a member, without waiting for an answer."""
         if by not in self._connections:
-            self._connections[by] = Connection(self.scene.bootstrap)
+            self._connections[by] = self.scene.connect_as_broker() if by == BROKER else Connection(self.scene.bootstrap)
         self._connections[by].send_frame(request(key, self._version(key), 1, body))
 
     def receive(self, by: str, key: int, *, noted: bool = True) -> Any:

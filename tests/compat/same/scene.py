@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 from typing import Any, Final
 
+from tests.support.broker_handshake import introduce
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection, batch, plain
 
@@ -76,6 +78,16 @@ class Scene:
         """The directory in which this broker keeps its data."""
         [found] = self.connection.ask(DESCRIBE_LOG_DIRS, 4, {"topics": None}).results
         return str(found.log_dir)
+
+    def connect_as_broker(self) -> Connection:
+        """A connection that may ask what only brokers may: Barnabas wants a proof, Kafka believes it of everybody."""
+        connection = Connection(self.bootstrap)
+        logs = Path(self.log_dir())
+        metadata = logs.with_name(f"{logs.name}.metadata")
+        if metadata.exists():
+            own = self.connection.ask(DESCRIBE_CLUSTER, 0, {}).controller_id
+            introduce(connection, metadata, own + 1, own)
+        return connection
 
     def versions(self, key: int) -> range:
         """What this broker advertises for an API."""

@@ -18,7 +18,7 @@ from barnabas.machines.shares.settings import ShareCoordinatorSettings
 from barnabas.model.ids import uuid_to_text
 from barnabas.protocol.records.batch import HEADER_SIZE, read_header
 from barnabas.protocol.records.records import read_records
-from tests.compat.same.play import Play, Story, play, show
+from tests.compat.same.play import BROKER, Play, Story, play, show
 from tests.compat.same.scene import (
     DELETE_RECORDS,
     FIND_COORDINATOR,
@@ -80,7 +80,7 @@ class States:
 
     def ask(self, key: int, *parts: dict[str, Any], topic_id: Any = None, group: str | None = None) -> None:
         topics = [{"topic_id": topic_id or self.topic_id, "partitions": [{"partition": 0, **part} for part in parts]}]
-        self.play.ask("broker", key, {"group_id": self.play.group if group is None else group, "topics": topics})
+        self.play.ask(BROKER, key, {"group_id": self.play.group if group is None else group, "topics": topics})
 
     def initialize(self, epoch: int = 0, start: int = 0, **part: Any) -> None:
         self.ask(INITIALIZE_SHARE_GROUP_STATE, {"state_epoch": epoch, "start_offset": start, **part})

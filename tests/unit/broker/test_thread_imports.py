@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import Any, cast
 
 from barnabas.broker.serving.dispatch import Dispatcher
@@ -15,7 +16,9 @@ def test_the_handler_of_an_api_is_not_imported_beside_something_else() -> None:
     made: list[object] = []
 
     def make() -> None:
-        made.append(Dispatcher._make_route(cast("Any", None), BY_KEY[ApiKey.METADATA], 12))
+        made.append(
+            Dispatcher._make_route(cast("Any", SimpleNamespace(_permissions=None)), BY_KEY[ApiKey.METADATA], 12)
+        )
 
     thread = threading.Thread(target=make)
     with IMPORTING:

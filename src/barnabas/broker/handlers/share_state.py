@@ -2,10 +2,16 @@
 ReadShareGroupStateSummary v0–1.
 
 Brokers among themselves: the group coordinator begins, looks at and deletes the state of share partitions, and the
-leaders of partitions read and write it. Anybody with ClusterAction may ask, as in Kafka. The rules are in
-`machines/shares/coordinator`; here each partition of a request finds its own coordinator, and has its own error.
+leaders of partitions read and write it. With an authorizer, anybody with ClusterAction may ask, as in Kafka. Without
+one, only brokers of this cluster that have proved it: a stranger's epoch would fence the leader for good, and its
+offset would skip messages. What changes nothing anybody may ask then, as operators do: ReadShareGroupStateSummary, and
+ReadShareGroupState with the leader epoch that is known.
 
-Read: a leader epoch that is higher than the one known is stored, and fences leaders before it.
+The rules are in `machines/shares/coordinator`; here each partition of a request finds its own coordinator, and has its
+own error.
+
+Read: a leader epoch that is higher than the one known is stored, and fences leaders before it; a stranger's is refused
+with CLUSTER_AUTHORIZATION_FAILED.
 A request without a group is answered with no partitions, as in Kafka.
 Write: v1+ has the number of complete deliveries, which only is passed on by ReadShareGroupStateSummary v1+.
 """
@@ -87,12 +93,13 @@ async def write_share_group_state(
 async def read_share_group_state(
     broker: BrokerContext, request: ReadShareGroupStateRequest, caller: Caller
 ) -> reading.ReadShareGroupStateResponse:
-    """Give states to the leaders that go on with them."""
+    """Give states to the leaders that go on with them, and to those who only look."""
+    may_fence = caller.broker_id is not None or broker.permissions is not None  # an authorizer was asked before
 
     def ask(key: ShareKey, part: Any) -> Answered | asyncio.Future[Answered]:
         leader_epoch = part.leader_epoch
         return broker.share_coordinators.ask(
-            key, lambda machine, call, now_ms: machine.read(key, leader_epoch, call, now_ms)
+            key, lambda machine, call, now_ms: machine.read(key, leader_epoch, call, now_ms, may_fence=may_fence)
         )
 
     def describe(state: StoredState | None) -> dict[str, Any]:

@@ -11,6 +11,8 @@ with `broker/serving/long_answers`.
 
 A request that only the controller can answer is forwarded to it in an envelope with the client's name, and its answer
 is sent back. A request that only brokers may send closes a connection whose other end has not proved to be a broker.
+One that acts for the cluster, but that clients know, is answered with CLUSTER_AUTHORIZATION_FAILED there, unless an
+authorizer decides who may send it.
 
 Where the broker has an authorizer, what the API's line in the registry says it needs is asked for before the handler:
 by whoever serves the request, so a forwarded one is judged by the controller. Raw handlers ask themselves.
@@ -68,6 +70,7 @@ BROKER_RESOURCES: Final = frozenset({ResourceType.BROKER, ResourceType.BROKER_LO
 """Kinds of configuration, of a broker and of its loggers, that the broker itself changes when it is named."""
 
 
+CLUSTER_DENIED: Final = ErrorCode.cluster_authorization_failed
 BROKERS_NEED: Final = on_cluster(Operation.CLUSTER_ACTION).load()
 """What decides about requests of brokers that have proved to be some, whatever they ask for."""
 
@@ -135,7 +138,7 @@ class Dispatcher:
         if len(frame) > LARGE_FRAME:
             return self._serve_large(route, caller, correlation_id, bytes(frame[body:]))
         request = route.decode(frame, body)
-        if self._permissions is None and not route.api.forwarded:
+        if route.is_plain:
             return self._answers.call(route, caller, correlation_id, request, None)
         return self._serve_message(route, caller, correlation_id, request, frame, body)
 
@@ -152,7 +155,7 @@ class Dispatcher:
 
     def _make_route(self, api: Api, version: int) -> Route:
         with IMPORTING:
-            route = Route(api, version)
+            route = Route(api, version, has_authorizer=self._permissions is not None)
         if api.key is ApiKey.ENVELOPE:
             route.handler = self._serve_envelope
         return route
@@ -255,7 +258,7 @@ class Dispatcher:
         self, route: Route, caller: Caller, correlation_id: int, request: Any, *, is_large: bool = False
     ) -> Answer | Parked:
         """Have the handler answer here, as the controller or not, as far as the caller may ask for it."""
-        if self._permissions is None or route.check is None:
+        if not route.is_judged:
             return self._answers.call(route, caller, correlation_id, request, None, is_large=is_large)
         if is_large:
             return self._handle_large(route, caller, correlation_id, request)
@@ -268,7 +271,11 @@ class Dispatcher:
     def _check(self, route: Route, caller: Caller, request: Any) -> Admitted | Denied:
         """Whether the caller may ask for this. May run in a thread."""
         api, broker = route.api, self._broker
-        assert self._permissions is not None
+        if self._permissions is None:
+            if caller.broker_id is not None:
+                return Admitted(request)
+            why = f"{api.key.name} is for brokers of this cluster, where no authorizer says who else may ask for it."
+            return Denied(error_response(api.key, route.version, api.newest, request, CLUSTER_DENIED, why))
         check = route.check if caller.broker_id is None else BROKERS_NEED
         assert check is not None
         access = self._permissions.of(caller, api.key.name)

@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 
 
 class Callers(Enum):
-    """Who may ask for an API. Anybody else's connection is closed."""
+    """Who may ask for an API. Anybody else's connection is closed, or gets an error where clients know the API."""
 
     ANYBODY = "anybody"
+    TRUSTED = "brokers of this cluster that have proved it, and whoever an authorizer gives the permission"
     BROKERS = "brokers of this cluster that have proved it"
     UNPROVED_BROKERS = "anybody, to prove to be a broker of this cluster"
 
@@ -81,7 +82,7 @@ class Api(NamedTuple):
     @property
     def is_internal(self) -> bool:
         """Whether it is for brokers among themselves, and clients are not told of it."""
-        return self.callers is not Callers.ANYBODY
+        return self.callers not in (Callers.ANYBODY, Callers.TRUSTED)
 
     @property
     def advertised(self) -> tuple[int, int]:
@@ -108,6 +109,7 @@ class Api(NamedTuple):
 
 
 BROKERS: Final = Callers.BROKERS
+TRUSTED: Final = Callers.TRUSTED
 UNPROVED_BROKERS: Final = Callers.UNPROVED_BROKERS
 
 CLUSTER_ACTION: Final = on_cluster(Operation.CLUSTER_ACTION)
@@ -370,10 +372,10 @@ APIS: Final = (
         cancelled_on_disconnect=True,
     ),
     Api(ApiKey.SHARE_ACKNOWLEDGE, 1, 2, "shares:share_acknowledge", by("groups:share_request"), takes_version=True),
-    Api(ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, 0, "share_state:initialize_share_group_state", CLUSTER_ACTION),
+    Api(ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, 0, "share_state:initialize_share_group_state", CLUSTER_ACTION, TRUSTED),
     Api(ApiKey.READ_SHARE_GROUP_STATE, 0, 0, "share_state:read_share_group_state", CLUSTER_ACTION),
-    Api(ApiKey.WRITE_SHARE_GROUP_STATE, 0, 1, "share_state:write_share_group_state", CLUSTER_ACTION),
-    Api(ApiKey.DELETE_SHARE_GROUP_STATE, 0, 0, "share_state:delete_share_group_state", CLUSTER_ACTION),
+    Api(ApiKey.WRITE_SHARE_GROUP_STATE, 0, 1, "share_state:write_share_group_state", CLUSTER_ACTION, TRUSTED),
+    Api(ApiKey.DELETE_SHARE_GROUP_STATE, 0, 0, "share_state:delete_share_group_state", CLUSTER_ACTION, TRUSTED),
     Api(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, 0, 1, "share_state:read_share_group_state_summary", CLUSTER_ACTION),
     Api(
         ApiKey.SHARE_GROUP_HEARTBEAT,

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 
 class Route:
-    """One version of an API: its handler and its codec, which are loaded when it is first asked for."""
+    """One version of an API: its handler and its codec, which are loaded when it is first asked for.
+
+    `is_judged` says whether anything decides who may ask, before the handler; `is_plain`, that nothing does, and that
+    the request is served here.
+    """
 
     __slots__ = (
         "api",
@@ -23,6 +27,8 @@ class Route:
         "encode",
         "flexible",
         "handler",
+        "is_judged",
+        "is_plain",
         "metered",
         "raw",
         "response",
@@ -32,14 +38,16 @@ class Route:
     meter: Meter | None = None
     """Counts the request that is served against its client's quotas (`MeteredRoute`)."""
 
-    def __init__(self, api: Api, version: int) -> None:
+    def __init__(self, api: Api, version: int, *, has_authorizer: bool) -> None:
         self.api = api
         self.version = version
         self.flexible = version >= api.format.flexible_from
         self.brokers_only = api.callers is Callers.BROKERS
         self.raw = api.raw
         self.handler = api.load()
-        self.check = api.needs.load()
+        self.check = api.needs.load() if has_authorizer else None
+        self.is_judged = self.check is not None or api.callers is Callers.TRUSTED
+        self.is_plain = not (self.is_judged or api.forwarded)
         if api.raw:
             self.metered = api.load_metered()
         else:
@@ -61,6 +69,7 @@ class MeteredRoute(Route):
         self.meter: Meter = meter
         self.api, self.version, self.flexible = plain.api, plain.version, plain.flexible
         self.brokers_only, self.raw, self.response = plain.brokers_only, plain.raw, plain.response
+        self.is_judged, self.is_plain = plain.is_judged, plain.is_plain
         self.check = None if plain.check is None else meter.timed(plain.check)
         self.decode = meter.timed(plain.decode)
         self.handler = meter.timed(plain.handler)

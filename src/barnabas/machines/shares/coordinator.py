@@ -29,6 +29,7 @@ from barnabas.machines.shares.state_batches import combine
 from barnabas.machines.shares.unset import UNINITIALIZED
 from barnabas.model.errors import (
     ApiError,
+    ClusterAuthorizationFailed,
     FencedLeaderEpoch,
     FencedStateEpoch,
     InvalidRecord,
@@ -195,14 +196,24 @@ class ShareCoordinator:
         )
         return _decided(self._change(key, state, kept, now_ms), asker, NO_STATE)
 
-    def read(self, key: ShareKey, leader_epoch: int, asker: Asker[StoredState], now_ms: int) -> ShareOutcome:
-        """Give a leader the state that it goes on with. Leaders of lower epochs cannot write from then on."""
+    def read(
+        self, key: ShareKey, leader_epoch: int, asker: Asker[StoredState], now_ms: int, *, may_fence: bool = True
+    ) -> ShareOutcome:
+        """Give a leader the state that it goes on with. Leaders of lower epochs cannot write from then on.
+
+        Who may not fence them can look at the state in the epoch that is known.
+        """
         try:
             _check_key(key)
             state = self._initialized(key, "read")
             if leader_epoch < state.fencing_leader_epoch:
                 raise FencedLeaderEpoch(f"A leader of epoch {state.fencing_leader_epoch} has read {key.text}.")
             self._check_exists(key)
+            if leader_epoch > state.fencing_leader_epoch and not may_fence:
+                raise ClusterAuthorizationFailed(
+                    f"Only a broker of this cluster may read {key.text} in leader epoch {leader_epoch}, which is above "
+                    f"{state.fencing_leader_epoch}."
+                )
         except ApiError as error:
             return answer(asker, error)
         if leader_epoch in (UNINITIALIZED, state.fencing_leader_epoch):

@@ -9,16 +9,16 @@ import threading
 import warnings
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 
 from barnabas.broker.handlers.envelope import unwrap
 from barnabas.broker.replication.leader_partition import LeaderPartition
 from barnabas.broker.serving.caller import Caller, Session
-from barnabas.broker.serving.dispatch import ROUTE, Dispatcher
+from barnabas.broker.serving.dispatch import LARGE_FRAME, ROUTE, Dispatcher
 from barnabas.broker.serving.known_clients import KnownClient
-from barnabas.broker.serving.registry import BY_KEY, Api
-from barnabas.broker.serving.routes import Route
+from barnabas.broker.serving.registry import APIS, BY_KEY, Api, Callers
 from barnabas.model.errors import ErrorCode, InvalidFrame, NotController
 from barnabas.net.reply import HANG_UP, Parked
 from barnabas.protocol.wire import framing
@@ -66,7 +66,7 @@ class Loaded(Dispatcher):
 
     def _serve_first(self, connection: Any, frame: memoryview) -> Any:
         key, version, *_ = framing.HEADER.unpack_from(frame)
-        self._routes[ROUTE.unpack_from(frame)[0]] = Route(BY_KEY[key], version)
+        self._routes[ROUTE.unpack_from(frame)[0]] = self._make_route(BY_KEY[key], version)
         return self.serve(connection, frame)
 
 
@@ -141,6 +141,25 @@ async def test_who_has_proved_to_be_a_broker_may_ask_it_and_speaks_for_itself(br
     frame = memoryview(request(ALTER_PARTITION, 3, 1, NO_CHANGES))
     answer = read_response(ALTER_PARTITION, 3, (await resolved(dispatcher.serve(proved_one, frame)))[4:], 1)
     assert answer.error_code is error
+
+
+@pytest.mark.parametrize("padding", [0, LARGE_FRAME], ids=["small", "large"])
+@pytest.mark.parametrize("api", [api for api in APIS if api.callers is Callers.TRUSTED], ids=lambda api: api.key.name)
+async def test_who_acts_for_the_cluster_is_a_broker_where_no_authorizer_decides(
+    tmp_path: Path, api: Api, padding: int
+) -> None:
+    topics = [{"topic_id": UUID(int=99), "partitions": [{"partition": 0}]}]
+    frame = memoryview(request(api.key, api.newest, 1, {"group_id": "g" * (padding + 1), "topics": topics}))
+    async with running_parts(tmp_path) as broker:
+        dispatcher = Dispatcher(broker)
+        codes = []
+        for connection in (served_connection(), proved(served_connection(), 2)):
+            answer = await answer_of(dispatcher.serve(connection, frame))
+            assert isinstance(answer, bytes)
+            [topic] = read_response(api.key, api.newest, answer[4:], 1).results
+            codes.append(topic.partitions[0].error_code)
+        await dispatcher.finish(30)
+    assert codes == [ErrorCode.cluster_authorization_failed, ErrorCode.coordinator_not_available]
 
 
 async def test_who_somebody_is_belongs_to_the_connection_and_not_to_the_client_id() -> None:

@@ -101,6 +101,17 @@ def test_only_brokers_may_ask_for_what_clients_are_not_told_of() -> None:
     }
 
 
+OPEN_TO_ALL_WITHOUT_AUTHORIZER = {ApiKey.READ_SHARE_GROUP_STATE, ApiKey.READ_SHARE_GROUP_STATE_SUMMARY}
+"""They only look there (`handlers/share_state`)."""
+
+
+def test_who_acts_for_the_cluster_has_proved_to_be_a_broker_or_an_authorizer_lets_it() -> None:
+    acting = {api for api in APIS if api.needs == on_cluster(Operation.CLUSTER_ACTION)}
+    assert {api.key for api in acting if api.callers is Callers.ANYBODY} == OPEN_TO_ALL_WITHOUT_AUTHORIZER
+    assert {api for api in APIS if api.callers is Callers.TRUSTED} <= acting
+    assert not [api for api in APIS if api.callers is Callers.TRUSTED and (api.raw or api.forwarded)]
+
+
 def test_what_is_forwarded_is_decoded_first() -> None:
     assert not [api for api in APIS if api.forwarded and (api.raw or api.is_internal)]
 

@@ -25,6 +25,16 @@ def code(answer: object) -> ErrorCode:
 
 
 class TestStates:
+    def test_who_may_not_fence_leaders_can_only_look(self, coordinator: Coordinator) -> None:
+        coordinator.initialize(state_epoch=1, start_offset=5)
+        coordinator.read(leader_epoch=3)
+        written = len(coordinator.log)
+        refused = coordinator.read(leader_epoch=4, may_fence=False)
+        assert code(refused) is ErrorCode.cluster_authorization_failed
+        assert coordinator.read(leader_epoch=3, may_fence=False).start_offset == 5
+        assert len(coordinator.log) == written
+        assert code(coordinator.write(leader_epoch=3, state_epoch=1)) is ErrorCode.none
+
     def test_what_is_written_is_read_with_the_batches_combined(self, coordinator: Coordinator) -> None:
         assert coordinator.initialize(state_epoch=2, start_offset=10) is NO_STATE
         assert code(coordinator.write([(10, 14, 2, 1), (15, 19, 0, 1)], state_epoch=2, complete=5)) is ErrorCode.none
