@@ -1,6 +1,9 @@
 """WriteTxnMarkers v1–2: another broker's coordinator ends transactions in partitions that this broker leads.
 
 - `kafka-transactions.sh --abort` sends it too, to end a transaction that no coordinator knows any more.
+- Only a broker of this cluster may bring a coordinator epoch above the one that the log has of the producer. Anybody
+  else gets CLUSTER_AUTHORIZATION_FAILED, with or without an authorizer: the coordinator's own markers would be refused
+  from then on. Tools name the epoch that DescribeProducers tells.
 - A partition that this broker does not lead has NOT_LEADER_OR_FOLLOWER, and the coordinator asks its leader.
 - The response waits for a time until the markers are committed; one that is not in time has REQUEST_TIMED_OUT.
 """
@@ -34,14 +37,17 @@ async def write_txn_markers(
     broker: BrokerContext, request: WriteTxnMarkersRequest, caller: Caller
 ) -> WriteTxnMarkersResponse:
     """Write all markers; the answer waits a while for them to be committed."""
-    wanted = [(tp, _marker(asked)) for asked in request.markers for tp in _places(asked)]
+    by_broker = caller.broker_id is not None
+    wanted = [(tp, _marker(asked, by_broker)) for asked in request.markers for tp in _places(asked)]
     codes = iter(await broker.transactions.writer.remote.write(wanted))
     return WriteTxnMarkersResponse(markers=tuple(_result(asked, codes) for asked in request.markers))
 
 
-def _marker(asked: WritableTxnMarker) -> Marker:
+def _marker(asked: WritableTxnMarker, by_broker: bool) -> Marker:
     bumped = asked.transaction_version >= EPOCH_BUMPS_SINCE
-    return Marker(asked.producer_id, asked.producer_epoch, asked.coordinator_epoch, asked.transaction_result, bumped)
+    return Marker(
+        asked.producer_id, asked.producer_epoch, asked.coordinator_epoch, asked.transaction_result, bumped, by_broker
+    )
 
 
 def _places(asked: WritableTxnMarker) -> list[TopicPartition]:

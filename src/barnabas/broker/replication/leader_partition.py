@@ -245,7 +245,11 @@ class LeaderPartition:
         """Store the end of a producer's transaction; returns the log end offset after it. Raises ApiError."""
         self.check_acks()
         self.log.producers.check_marker(
-            marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, bumped=marker.bumped
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.coordinator_epoch,
+            bumped=marker.bumped,
+            by_broker=marker.by_broker,
         )
         kind = ControlType.COMMIT if marker.commit else ControlType.ABORT
         batch = build_marker(

@@ -32,6 +32,8 @@ class Marker(NamedTuple):
     commit: bool
     bumped: bool
     """Whether the epoch is one more than that of the transaction's batches (transaction.version 2)."""
+    by_broker: bool = True
+    """Whether a broker of this cluster writes it or asks for it. Others cannot bring a higher coordinator epoch."""
 
     def ends(self, epoch: int) -> bool:
         """Whether it can end a transaction of this epoch; a late copy of a marker does not end the next transaction."""

@@ -88,11 +88,13 @@ class LogProducers:
         with self._log.lock:
             return self.states.expects(producer_id, epoch, base_sequence)
 
-    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, *, bumped: bool) -> None:
-        """Refuse a marker that comes too late; see ProducerStates."""
+    def check_marker(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, *, bumped: bool, by_broker: bool
+    ) -> None:
+        """Refuse a marker that comes too late, or from too far ahead; see ProducerStates."""
         self._log.open()
         with self._log.lock:
-            self.states.check_marker(producer_id, epoch, coordinator_epoch, bumped)
+            self.states.check_marker(producer_id, epoch, coordinator_epoch, bumped, by_broker)
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Up to here every transaction is decided, and the decision is committed, as is all before `high_watermark`.

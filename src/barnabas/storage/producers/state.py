@@ -23,6 +23,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from barnabas.model.errors import (
+    ClusterAuthorizationFailed,
     CorruptMessage,
     InvalidProducerEpoch,
     InvalidTxnState,
@@ -353,12 +354,24 @@ class ProducerStates:
         entry = self._find(producer_id)
         return entry is not None and entry.epoch == epoch and producer_id in self._open
 
-    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, bumped: bool) -> None:
+    def check_marker(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, bumped: bool, by_broker: bool = True
+    ) -> None:
         """Refuse a marker that is late: of a coordinator that was replaced, or for a transaction that is over.
 
         With `bumped` a marker has an epoch that none of the transaction's batches has. The same marker may come twice.
+
+        Only a broker may bring a coordinator epoch that is not in the log: one that no coordinator has would fence them
+        all. An administrator who ends a hanging transaction names the epoch of the log, or 0 if it has none.
         """
         entry = self._find(producer_id)
+        if not by_broker:
+            highest = 0 if entry is None else max(0, entry.coordinator_epoch)
+            if coordinator_epoch > highest:
+                raise ClusterAuthorizationFailed(
+                    f"only a coordinator may write a marker of coordinator epoch {coordinator_epoch} for producer "
+                    f"{producer_id}, whose epoch in the log is {highest}"
+                )
         if entry is None:
             return
         is_late = epoch < entry.epoch

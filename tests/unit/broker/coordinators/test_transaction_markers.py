@@ -17,7 +17,7 @@ from barnabas.broker.replication.verification_guards import Marker
 from barnabas.machines.transactions.states import TransactionState
 from barnabas.model.errors import ErrorCode, RequestTimedOut
 from barnabas.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
-from tests.support.images import CALLER
+from tests.support.images import CALLER, proved
 from tests.support.other_broker import added, marked, move_to_other, other_broker
 from tests.support.producing import lead_anew, with_follower
 from tests.support.transactor import ID, NOW, Transactor, transacting
@@ -28,15 +28,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from barnabas.broker.serving.caller import Caller
     from barnabas.model.ids import TopicPartition
 
 
-async def ask_for_ends(transactor: Transactor, *indexes: int) -> list[ErrorCode]:
+async def ask_for_ends(
+    transactor: Transactor, *indexes: int, caller: Caller = CALLER, coordinator_epoch: int = 0
+) -> list[ErrorCode]:
     producer_id, epoch = transactor.producer
     topics = [{"name": "t", "partition_indexes": list(indexes)}]
     marker = {"producer_id": producer_id, "producer_epoch": epoch, "topics": topics}
-    request = build(WriteTxnMarkersRequest, {"markers": [marker]})
-    response = await asyncio.wait_for(write_txn_markers(transactor.broker, request, CALLER), 30)
+    request = build(WriteTxnMarkersRequest, {"markers": [{**marker, "coordinator_epoch": coordinator_epoch}]})
+    response = await asyncio.wait_for(write_txn_markers(transactor.broker, request, caller), 30)
     return [part.error_code for part in response.markers[0].topics[0].partitions]
 
 
@@ -45,6 +48,26 @@ async def test_a_hanging_transaction_can_be_ended_by_hand(tmp_path: Path) -> Non
         await transactor.begin()
         assert await ask_for_ends(transactor, 0, 9) == [ErrorCode.none, ErrorCode.unknown_topic_or_partition]
         assert transactor.partition.log.producers.first_unstable_offset is None
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["of a producer that is to come", "in a transaction"])
+async def test_a_strangers_marker_does_not_fence_the_coordinator(tmp_path: Path, begun: bool) -> None:
+    async with transacting(tmp_path) as transactor:
+        await transactor.init()
+        if begun:
+            assert await transactor.send() is ErrorCode.none
+        refused = await ask_for_ends(transactor, 0, coordinator_epoch=2**31 - 1)
+        assert await transactor.send() is ErrorCode.none
+        assert await transactor.end() is ErrorCode.none
+        assert await asyncio.wait_for(transactor.settle(), 30) is TransactionState.COMPLETE_COMMIT
+        assert refused == [ErrorCode.cluster_authorization_failed]
+
+
+async def test_a_coordinator_of_another_broker_brings_its_epoch(tmp_path: Path) -> None:
+    async with transacting(tmp_path) as transactor:
+        await transactor.begin()
+        assert await ask_for_ends(transactor, 0, caller=proved(2), coordinator_epoch=5) == [ErrorCode.none]
+        assert await ask_for_ends(transactor, 0, coordinator_epoch=5) == [ErrorCode.none], "it is in the log now"
 
 
 async def test_a_partition_whose_followers_hang_does_not_hold_back_the_markers_of_others(

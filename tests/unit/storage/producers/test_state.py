@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 
 from barnabas.model.errors import (
+    ClusterAuthorizationFailed,
     CorruptMessage,
     InvalidProducerEpoch,
     InvalidTxnState,
@@ -349,6 +350,19 @@ class TestMarkers:
         states.check_marker(7, 2, 3, True)
         with pytest.raises(TransactionCoordinatorFenced):
             states.check_marker(7, 2, 2, True)
+
+    def test_bring_a_higher_coordinator_epoch_by_brokers_only(self) -> None:
+        states = ProducerStates()
+        states.check_marker(7, 0, 0, False, False)
+        with pytest.raises(ClusterAuthorizationFailed):
+            states.check_marker(7, 0, 1, False, False)
+        send(states, 1, 0, transactional=True)
+        data, end = marker(ControlType.COMMIT, 1, 1)
+        states.end_transaction(read_header(data), end)
+        states.check_marker(7, 1, 3, False, False)
+        with pytest.raises(ClusterAuthorizationFailed):
+            states.check_marker(7, 1, 4, False, False)
+        states.check_marker(7, 1, 4, False)
 
 
 def test_a_coordinators_batches_are_held_against_the_epoch_alone() -> None:
