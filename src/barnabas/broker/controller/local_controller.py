@@ -138,7 +138,9 @@ class LocalController:
     ) -> dict[ConfigResource, ApiError | None]:
         try:
             await config_changes.write(self._store(), settings)
-            await self._updates.follow_settings(self._store())
+            async with self._lock:
+                if not self.is_active:  # an active controller finds the notes itself, and its image must get them
+                    await self._updates.follow_settings(self._store())
         except StoreError as error:
             raise RequestTimedOut(f"The metadata store did not take the change: {error}") from error
         return dict.fromkeys(settings)

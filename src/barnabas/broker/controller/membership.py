@@ -232,10 +232,17 @@ class ClusterMembership:
     async def catch_up_with_settings(self) -> None:
         """Know every setting whose change was answered before this call. Raises StoreError.
 
-        The active controller decides about them itself.
+        The active controller decides about them itself. Nobody becomes it while settings are read: what was read before
+        would replace what it has decided since.
         """
         if not self.controller.is_active:
-            await self.updates.catch_up_with_settings(self.store)
+            await self.updates.catch_up_with_settings(self._read_settings)
+
+    async def _read_settings(self) -> None:
+        async with self._lock:
+            if not self.controller.is_active:
+                await self.store.sync()
+                await self.updates.follow_settings(self.store)
 
     async def allocate_producer_ids(self) -> ProducerIds:
         """Allocate a block of producer ids that nobody had and nobody will have.

@@ -31,7 +31,7 @@ from barnabas.model.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from barnabas.metadata.images.cache import ClusterImage, MetadataCache
     from barnabas.metadata.images.loading import Configs
@@ -198,7 +198,7 @@ class MetadataUpdates:
         """Read all settings the next time."""
         self.changes.forget()
 
-    async def catch_up_with_settings(self, store: MetadataStore) -> None:
+    async def catch_up_with_settings(self, read: Callable[[], Awaitable[None]]) -> None:
         """Know every setting whose change was answered before this call. Many calls at once share a look at the tree.
 
         Notes come a moment later: whoever does once and for all what a setting says cannot go by them.
@@ -208,8 +208,7 @@ class MetadataUpdates:
         async with self._catching_up:
             if self._served < number:
                 asked = self._asked
-                await store.sync()
-                await self.follow_settings(store)
+                await read()
                 self._served = asked
 
     async def follow_settings(self, store: MetadataStore) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -14,16 +14,17 @@ from barnabas.metadata.images.cache import Delta, MetadataCache
 from barnabas.metadata.stores.sqlite import SqliteStore
 from barnabas.metadata.stores.store import StoreUnavailable
 from barnabas.metadata.topic_znodes import PartitionStateNode, TopicNode
-from barnabas.metadata.znodes import ControllerEpochNode, ControllerNode, ProducerIdsNode
+from barnabas.metadata.znodes import ConfigNode, ControllerEpochNode, ControllerNode, ProducerIdsNode
 from barnabas.model.errors import CoordinatorLoadInProgress, NotController, TopicAlreadyExists
 from barnabas.model.ids import uuid_from_text, uuid_to_text
 from tests.support.controller_shells import cluster, registration
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from barnabas.metadata.stores.store import StoredNode
+    from barnabas.metadata.stores.store import StoredNode, Watch
 
 
 async def test_a_new_cluster_gets_an_id_that_stays(tmp_path: Path) -> None:
@@ -219,6 +220,62 @@ async def test_a_controller_that_was_replaced_can_write_nothing(tmp_path: Path) 
         assert await store.find(TopicNode.path("t")) is None
         await store.close()
         await until(lambda: member.controller.is_active and member.cache.image.controller_epoch == 9)
+
+
+class Held(SqliteStore):
+    """Answers one read of settings late, when `hold` is set: with what they were before. Tells of controllers only."""
+
+    hold: asyncio.Event | None = None
+    is_held = False
+
+    def watch(self, path: str, callback: Callable[[], None]) -> Watch:
+        return super().watch(path, callback if path == ControllerNode.path else lambda: None)
+
+    async def find_many(self, paths: Sequence[str]) -> list[StoredNode | None]:
+        found = await super().find_many(paths)
+        if not self.is_held and self.hold is not None and ConfigNode.path(RESOURCE) in paths:
+            self.is_held = True
+            await self.hold.wait()
+        return found
+
+
+RESOURCE: Final = ConfigResource.broker(1)
+OLD: Final = {RESOURCE: {"log.cleaner.threads": "1"}}
+NEW: Final = {RESOURCE: {"log.cleaner.threads": "2"}}
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["of others", "its own"])
+async def test_settings_that_are_read_late_do_not_replace_what_was_decided_since(tmp_path: Path, own: bool) -> None:
+    stores: list[Held] = []
+
+    def held() -> Held:
+        stores.append(Held(nodes.path))
+        return stores[-1]
+
+    async with cluster(tmp_path) as nodes:
+        first, second = await nodes.started(0), await nodes.started(1, held)
+        [store] = stores
+        store.hold = asyncio.Event()
+
+        async def read() -> None:
+            if own:
+                await second.controller.alter_configs(OLD)
+            else:
+                await first.controller.alter_configs(OLD)
+                await second.catch_up_with_settings()
+
+        async def decide() -> None:
+            await until(lambda: second.controller.is_active)
+            await second.controller.alter_configs(NEW)
+
+        reading = asyncio.create_task(read())
+        await until(lambda: store.is_held)
+        await first.stop()
+        deciding = asyncio.create_task(decide())
+        await asyncio.wait({deciding}, timeout=0.5)  # a broker that reads settings does not become the controller
+        store.hold.set()
+        await asyncio.gather(reading, deciding)
+        assert second.cache.image.config(RESOURCE) == NEW[RESOURCE]
 
 
 def test_ids_can_be_typed_on_a_command_line() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -255,7 +256,8 @@ async def test_who_has_to_know_all_settings_does_and_many_share_a_look(tmp_path:
         store.looks = 0
         await config_changes.write(store, {group: {"share.auto.offset.reset": "earliest"}})
         written = store.looks
-        await asyncio.gather(*(updates.catch_up_with_settings(store) for _ in range(100)))
+        read = partial(updates.follow_settings, store)
+        await asyncio.gather(*(updates.catch_up_with_settings(read) for _ in range(100)))
         assert cache.image.config(group) == {"share.auto.offset.reset": "earliest"}
         assert store.looks - written <= 2
 
