@@ -8,6 +8,7 @@ and then says only that it failed.
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -364,32 +365,42 @@ class Admin:
         return {"operation_timeout": self._timeout * 0.8, "request_timeout": self._timeout}
 
     def _metadata(self) -> Any:
-        deadline = min(self._timeout, METADATA_TIMEOUT)
+        timeout = min(self._timeout, METADATA_TIMEOUT)
+        asked_at = time.monotonic()
         try:
-            return self._answered(self._client.list_topics(timeout=deadline))
+            return self._answered(self._client.list_topics(timeout=timeout))
         except self._kafka.KafkaException as error:
-            raise self._translated(error.args[0], deadline) from error
+            raise self._translated(error.args[0], asked_at, timeout) from error
 
     def _result(self, future: Future[Any], what: str = "") -> Any:
         """What a broker answered; `what` was asked about is named if it is not there, for brokers do not."""
+        asked_at = time.monotonic()
         try:
             return self._answered(self._wait_for(future))
         except self._kafka.KafkaException as error:
-            raise self._translated(error.args[0], self._timeout, what) from error
+            raise self._translated(error.args[0], asked_at, self._timeout, what) from error
         except TimeoutError as error:
             raise self._silence(self._timeout) from error
 
     def _wait_for(self, future: Future[Any]) -> Any:
-        """Its result. Who the controller is now is asked meanwhile: librdkafka goes on calling one that is gone."""
+        """Its result. Who the controller is now is asked meanwhile: librdkafka goes on calling one that is gone.
+
+        A thread asks, since the result may come before that answer.
+        """
         deadline = time.monotonic() + self._timeout + 1
+        client = self._client
+
+        def look_around() -> None:
+            with suppress(self._kafka.KafkaException):
+                client.list_topics(timeout=LOOK_AROUND_SECONDS)
+
         while (left := deadline - time.monotonic()) > LOOK_AROUND_SECONDS:
             with suppress(TimeoutError):
                 return future.result(LOOK_AROUND_SECONDS)
-            with suppress(self._kafka.KafkaException):
-                self._client.list_topics(timeout=LOOK_AROUND_SECONDS)
+            threading.Thread(target=look_around, name="barnabas admin: controller", daemon=True).start()
         return future.result(max(left, 0.0))
 
-    def _translated(self, error: KafkaError, deadline: float, what: str = "") -> Exception:
+    def _translated(self, error: KafkaError, asked_at: float, timeout: float, what: str = "") -> Exception:
         if what and error.code() == error.UNKNOWN_TOPIC_OR_PART:
             return RequestRefused(ErrorCode.unknown_topic_or_partition, f"there is no {what}")
         if what and error.code() in (error.TOPIC_AUTHORIZATION_FAILED, error.GROUP_AUTHORIZATION_FAILED):
@@ -400,13 +411,14 @@ class Admin:
             return RequestRefused(
                 ErrorCode.unknown_topic_or_partition, f"there is no {what or 'such topic or partition'}"
             )
-        if error.code() == error._TRANSPORT and what:
+        if error.code() == error._TRANSPORT and (what or time.monotonic() - asked_at < timeout / 2):
             self._client.poll(0)
+            answer = f"the answer about {what}" if what else "the answer"
             return self._logins.failure or BrokerSilent(
-                f"{self._bootstrap_servers}: the connection broke before the answer about {what} came"
+                f"{self._bootstrap_servers}: the connection broke before {answer} came"
             )
         if error.code() in (error._TRANSPORT, error._TIMED_OUT, error._ALL_BROKERS_DOWN):
-            return self._silence(deadline)
+            return self._silence(timeout)
         return BrokerUnreachable(f"{self._bootstrap_servers}: {error.str()}")
 
     def _answered(self, answer: Any) -> Any:
@@ -415,10 +427,10 @@ class Admin:
         self._logins.forget()
         return answer
 
-    def _silence(self, deadline: float) -> BrokerUnreachable:
+    def _silence(self, timeout: float) -> BrokerUnreachable:
         self._client.poll(0)
         return self._logins.failure or BrokerSilent(
-            f"{self._bootstrap_servers} takes connections but gave no answer within {deadline:g} s"
+            f"{self._bootstrap_servers} takes connections but gave no answer within {timeout:g} s"
         )
 
 

@@ -2,21 +2,26 @@ from __future__ import annotations
 
 import socket
 import sys
+import threading
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas.clients.admin import admin as admin_module
 from barnabas.clients.admin.admin import Admin
 from barnabas.clients.admin.topics import NewTopic, PartitionInfo, TopicInfo
 from barnabas.clients.errors import BrokerSilent, BrokerUnreachable, InvalidClientConfig, LibraryMissing
 from barnabas.clients.wire.addresses import split_address
 from barnabas.model.ids import TopicPartition
 from tests.support.processes import free_port
+from tests.unit.clients.scripted_broker import ScriptedBroker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+METADATA, ALTER_CONFIGS = 3, 44
 
 
 @pytest.mark.parametrize(
@@ -54,6 +59,31 @@ def test_a_peer_that_says_nothing_is_given_up() -> None:
         with Admin(f"127.0.0.1:{port}", timeout=0.2) as client, pytest.raises(BrokerSilent) as caught:
             client.topic_names()
     assert str(caught.value) == f"127.0.0.1:{port} takes connections but gave no answer within 0.2 s"
+
+
+def test_a_connection_that_breaks_is_no_silence() -> None:
+    def hang_up(_: object) -> None:
+        raise OSError
+
+    with ScriptedBroker({METADATA: (4, 12), ALTER_CONFIGS: (0, 1)}, {ALTER_CONFIGS: hang_up}) as broker:
+        broker.answers[METADATA] = lambda _: {"brokers": [broker.node()], "controller_id": 1}
+        with Admin(broker.bootstrap) as client, pytest.raises(BrokerSilent) as caught:
+            client.alter_topic_config("t", set_={"retention.ms": "1"})
+    assert str(caught.value) == f"{broker.bootstrap}: the connection broke before the answer came"
+
+
+def test_an_answer_is_not_kept_waiting_by_the_look_for_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin_module, "LOOK_AROUND_SECONDS", 0.01)
+    future, is_answered = Future[str](), threading.Event()
+
+    def list_topics(timeout: float) -> None:
+        future.set_result("there")
+        assert is_answered.wait(30)
+
+    with socket.create_server(("127.0.0.1", 0)) as mute, Admin(f"127.0.0.1:{mute.getsockname()[1]}") as client:
+        monkeypatch.setattr(client, "_client", SimpleNamespace(list_topics=list_topics, poll=lambda _: 0))
+        assert client._result(future) == "there"
+        is_answered.set()
 
 
 def test_properties_that_librdkafka_does_not_take_are_named() -> None:
