@@ -18,6 +18,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 
 from barnabas.console.settings import is_loopback
+from barnabas.model.remedies import Remedy, RemedyKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -113,9 +114,8 @@ class Guard:
         known = host == self._settings.host.lower() or is_loopback(host)
         if not known or int(port) != self._settings.port:
             host = host[:255]
-            raise RequestBarred(
-                421, f"This console is not known as {host}:{port}. Start it with --name {host} if that is right."
-            )
+            remedy = Remedy(RemedyKind.NAME_CONSOLE, host)
+            raise RequestBarred(421, self._settings.with_remedy(f"This console is not known as {host}:{port}.", remedy))
 
     def _check_change(self, path: str, headers: Headers) -> None:
         origin = headers.get("origin", "")
@@ -129,7 +129,8 @@ class Guard:
         if not headers.get("content-length", "").isdecimal() or int(headers["content-length"]) > MOST_BODY:
             raise RequestBarred(413, f"A request may have {MOST_BODY >> 20} MB.")
         if self._settings.read_only and path not in LOGIN_PATHS:
-            raise RequestBarred(403, "This console is read-only. Start it with --allow-changes to change things here.")
+            remedy = Remedy(RemedyKind.ALLOW_CHANGES)
+            raise RequestBarred(403, self._settings.with_remedy("This console is read-only.", remedy))
 
     async def _admit(self, scope: Scope, headers: Headers) -> None:
         path = scope["path"]

@@ -15,6 +15,7 @@ import anyio
 
 from barnabas.clients.scraping import MetricsAccess
 from barnabas.console.cluster import metrics
+from barnabas.console.settings import without_words
 from barnabas.model.base_error import BarnabasError
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from barnabas.console.cluster.observer import Observer
     from barnabas.console.cluster.snapshot import ClusterSnapshot
     from barnabas.console.history import History
+    from barnabas.console.settings import WithRemedy
 
 log = logging.getLogger(__name__)
 
@@ -44,11 +46,16 @@ class Sampler:
     """The one that looks."""
 
     def __init__(
-        self, observer: Observer, history: History, addresses: tuple[str, ...] = (), access: MetricsAccess | None = None
+        self,
+        observer: Observer,
+        history: History,
+        addresses: tuple[str, ...] = (),
+        access: MetricsAccess | None = None,
+        with_remedy: WithRemedy = without_words,
     ) -> None:
         self._observer = observer
         self._history = history
-        self._scraper = metrics.TrafficReader(observer, addresses, access or MetricsAccess())
+        self._scraper = metrics.TrafficReader(observer, addresses, access or MetricsAccess(), with_remedy)
         self._before: ClusterSnapshot | None = None
         self._lags: deque[dict[str, int]] = deque(maxlen=GROWTH_SAMPLES)
         self.failure: str | None = None

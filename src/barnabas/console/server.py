@@ -43,6 +43,7 @@ from barnabas.console.sampler import Sampler
 from barnabas.console.sessions import Sessions
 from barnabas.console.telemetry import receiver
 from barnabas.console.telemetry.clients import PushingClients
+from barnabas.model.remedies import Remedy, RemedyKind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -57,8 +58,7 @@ log = logging.getLogger(__name__)
 
 STATIC: Final = Path(__file__).parent / "static"
 NO_USER: Final = (
-    "The cluster asks for a login, and the file of --command-config names no user for the console itself, in whose "
-    "name it could look at the cluster."
+    "The cluster asks for a login, and the console has no user of its own, in whose name it could look at the cluster."
 )
 """Why there is no history."""
 BACKLOG: Final = 128
@@ -70,7 +70,7 @@ def build_app(settings: ConsoleSettings) -> ASGIApp:
     """The whole application."""
     sessions = Sessions(settings)
     history = History(settings.folder)
-    sampler = Sampler(sessions.own, history, settings.metrics, settings.metrics_access)
+    sampler = Sampler(sessions.own, history, settings.metrics, settings.metrics_access, settings.with_remedy)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -78,7 +78,7 @@ def build_app(settings: ConsoleSettings) -> ASGIApp:
             if settings.has_own_user:
                 tasks.start_soon(sampler.run)
             else:
-                sampler.failure = NO_USER
+                sampler.failure = settings.with_remedy(NO_USER, Remedy(RemedyKind.GIVE_CONSOLE_USER))
             yield
             tasks.cancel_scope.cancel()
         sessions.close()
@@ -117,7 +117,7 @@ def build_app(settings: ConsoleSettings) -> ASGIApp:
     app.state.clients = PushingClients()
     receivers: dict[str, ASGIApp] = {}
     if settings.telemetry is not None:
-        receivers[receiver.PATH] = receiver.PushReceiver(settings.telemetry, app.state.clients)
+        receivers[receiver.PATH] = receiver.PushReceiver(settings.telemetry, app.state.clients, settings.with_remedy)
     return Guard(app, settings, sessions, receivers)
 
 

@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 from barnabas.clients.scraping import MetricsAccess
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from barnabas.console.messages.masking import MaskRule
     from barnabas.console.oidc import OidcSettings
+    from barnabas.model.remedies import Remedy
+
+    WithRemedy = Callable[[str, Remedy], str]
+    """Puts behind what happened what to do about it."""
 
 
 def is_loopback(host: str) -> bool:
@@ -24,6 +28,11 @@ def is_loopback(host: str) -> bool:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def without_words(text: str, remedy: Remedy) -> str:
+    """What happened, where nobody has words for what to do."""
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,8 @@ class ConsoleSettings:
     """Whether brokers may push metrics of clients here."""
     behind_proxy: bool = False
     """Whether a proxy in front encrypts."""
+    with_remedy: WithRemedy = without_words
+    """The words of the command line for what to do about an error."""
 
     @property
     def encrypted(self) -> bool:

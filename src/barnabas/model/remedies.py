@@ -48,6 +48,20 @@ class RemedyKind(Enum):
     """Delete a consumer group [its name]."""
     EXPIRE_VERSIONS = auto()
     """Drop old versions of a table."""
+    NAME_CONSOLE = auto()
+    """Start the console with a further name that browsers may know it by [the name], if that is right."""
+    ALLOW_CHANGES = auto()
+    """Start the console so that things can be changed in it."""
+    GIVE_CONSOLE_USER = auto()
+    """Start the console with properties that name a user for itself."""
+    GIVE_REGISTRY = auto()
+    """Start the console with the address of a schema registry."""
+    GIVE_PUSH_TOKEN = auto()
+    """Start the console with a token that brokers send when they push metrics of clients."""
+    GIVE_METRICS_TOKEN = auto()
+    """Start the console with the token that brokers ask for where they tell metrics."""
+    TRUST_METRICS_CERTIFICATE = auto()
+    """Start the console with the authority that has signed the certificates of brokers' metrics."""
 
 
 class Remedy(NamedTuple):

@@ -68,6 +68,13 @@ WORDS: Final[dict[RemedyKind, Callable[[str], str]]] = {
     RemedyKind.ALLOW_DATA_LOSS: lambda _: "To go on without these records, add --allow-data-loss.",
     RemedyKind.DELETE_GROUP: lambda group: f"The group is deleted with `barnabas groups --delete --group {group}`.",
     RemedyKind.EXPIRE_VERSIONS: lambda _: "Old versions are dropped with `barnabas table expire`.",
+    RemedyKind.NAME_CONSOLE: lambda name: f"Start it with --name {name} if that is right.",
+    RemedyKind.ALLOW_CHANGES: lambda _: "Start it with --allow-changes to change things here.",
+    RemedyKind.GIVE_CONSOLE_USER: lambda _: "Name one in the file of --command-config.",
+    RemedyKind.GIVE_REGISTRY: lambda _: "Start it with --registry URL.",
+    RemedyKind.GIVE_PUSH_TOKEN: lambda _: "Start it with --telemetry-token-file FILE to take them from others.",
+    RemedyKind.GIVE_METRICS_TOKEN: lambda _: "Start the console with --metrics-token-file FILE.",
+    RemedyKind.TRUST_METRICS_CERTIFICATE: lambda _: "Start the console with --metrics-ca-file FILE.",
 }
 """What to type, by kind; each is given the subject of the remedy."""
 

@@ -19,6 +19,7 @@ from barnabas.cli.common.failures import Failed
 from barnabas.cli.common.help import Command, option
 from barnabas.cli.common.log_format import LOG_FORMAT
 from barnabas.cli.common.options import takes
+from barnabas.cli.common.remedies import with_remedy
 from barnabas.cli.common.values.addresses import check_listen_address
 from barnabas.cli.common.values.files import FILE, FOLDER, NEW_FOLDER
 
@@ -290,6 +291,7 @@ def _settings(options: Options, port: int) -> ConsoleSettings:
         telemetry=_telemetry(options),
         oidc=_oidc(options),
         behind_proxy=options.behind_proxy,
+        with_remedy=with_remedy,
     )
 
 

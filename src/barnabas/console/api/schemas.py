@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from barnabas.console.api.answers import NotFound, answer, endpoint
 from barnabas.console.messages.registry import Registry, RegistryFailed
+from barnabas.model.remedies import Remedy, RemedyKind
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -77,7 +78,8 @@ def as_list(found: object) -> list[Any]:
 def _registry_of(request: Request) -> Registry:
     found: Registry | None = request.app.state.schemas.registry
     if found is None:
-        raise NotFound("The console was started without --registry.")
+        words = request.app.state.settings.with_remedy
+        raise NotFound(words("The console has no schema registry.", Remedy(RemedyKind.GIVE_REGISTRY)))
     return found
 
 

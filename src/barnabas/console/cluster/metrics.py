@@ -19,7 +19,8 @@ import anyio.to_thread
 
 from barnabas.clients.admin.configs import EntityType
 from barnabas.clients.errors import BrokerUnreachable, RequestRefused
-from barnabas.console.settings import is_loopback
+from barnabas.console.settings import is_loopback, without_words
+from barnabas.model.remedies import Remedy, RemedyKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from barnabas.clients.scraping import MetricsAccess
     from barnabas.console.cluster.observer import Observer
     from barnabas.console.cluster.snapshot import ClusterSnapshot
+    from barnabas.console.settings import WithRemedy
 
 LISTENER_KEY: Final = "metrics.listener"
 PROTOCOL_KEY: Final = "metrics.security.protocol"
@@ -93,7 +95,14 @@ def read_cleaner(text: str) -> dict[str, float]:
 class TrafficReader:
     """Reads the counters of all brokers, and knows what they were."""
 
-    def __init__(self, observer: Observer, addresses: tuple[str, ...], access: MetricsAccess) -> None:
+    def __init__(
+        self,
+        observer: Observer,
+        addresses: tuple[str, ...],
+        access: MetricsAccess,
+        with_remedy: WithRemedy = without_words,
+    ) -> None:
+        self._with_remedy = with_remedy
         self._observer = observer
         self._access = access
         self.failure: str | None = None
@@ -132,11 +141,13 @@ class TrafficReader:
             return self._access.get(address, TIMEOUT_SECONDS).decode(errors="replace")
         except HTTPError as error:
             if error.code == HTTPStatus.UNAUTHORIZED:
-                self.failure = f"{address} asks for a token: give the console --metrics-token-file FILE."
+                remedy = Remedy(RemedyKind.GIVE_METRICS_TOKEN)
+                self.failure = self._with_remedy(f"{address} asks for a token.", remedy)
         except (OSError, ValueError) as error:  # a broker that is down is shown elsewhere
             reason = getattr(error, "reason", error)
             if isinstance(reason, SSLCertVerificationError):
-                self.failure = f"{address}: {reason.verify_message}. Give the console --metrics-ca-file FILE."
+                remedy = Remedy(RemedyKind.TRUST_METRICS_CERTIFICATE)
+                self.failure = self._with_remedy(f"{address}: {reason.verify_message}.", remedy)
         return None
 
     async def _addresses(self, snapshot: ClusterSnapshot) -> tuple[str, ...]:

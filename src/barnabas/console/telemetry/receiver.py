@@ -21,15 +21,16 @@ import anyio.to_thread
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from barnabas.console.settings import is_loopback
+from barnabas.console.settings import is_loopback, without_words
 from barnabas.console.telemetry.clients import Pusher, PushingClients
 from barnabas.console.telemetry.otlp import NotOtlp, PushedMetrics, parse
+from barnabas.model.remedies import Remedy, RemedyKind
 
 if TYPE_CHECKING:
     from starlette.datastructures import Headers
     from starlette.types import Receive, Scope, Send
 
-    from barnabas.console.settings import TelemetrySettings
+    from barnabas.console.settings import TelemetrySettings, WithRemedy
 
 log = logging.getLogger(__name__)
 
@@ -58,8 +59,11 @@ class PushRefused(Exception):
 class PushReceiver:
     """Takes what brokers push; an application of its own behind the console's guard."""
 
-    def __init__(self, settings: TelemetrySettings, clients: PushingClients) -> None:
+    def __init__(
+        self, settings: TelemetrySettings, clients: PushingClients, with_remedy: WithRemedy = without_words
+    ) -> None:
         self._settings = settings
+        self._with_remedy = with_remedy
         self._clients = clients
         self._reading = 0
         self._parser = anyio.CapacityLimiter(1)
@@ -99,14 +103,13 @@ class PushReceiver:
         if token is not None:
             given = headers.get("authorization", "").encode("latin-1", "replace")
             if not hmac.compare_digest(given, f"Bearer {token}".encode()):
-                raise PushRefused(401, "Send the token of --telemetry-token-file.", www_authenticate="Bearer")
+                raise PushRefused(401, "The token is missing or wrong.", www_authenticate="Bearer")
             return
         host = headers.get("host", "")
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         if not (is_loopback(address) and is_loopback(name)) or any(each in headers for each in _FORWARDED):
-            raise PushRefused(
-                403, "Only brokers on this machine may push. Start the console with --telemetry-token-file."
-            )
+            remedy = Remedy(RemedyKind.GIVE_PUSH_TOKEN)
+            raise PushRefused(403, self._with_remedy("Only brokers on this machine may push to this console.", remedy))
 
 
 def pusher_of(headers: Headers) -> Pusher:

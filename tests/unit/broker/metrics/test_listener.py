@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_pro
 
 from barnabas.broker.app import App
 from barnabas.broker.metrics.scrape import Scraper
+from barnabas.cli.common.remedies import with_remedy
 from barnabas.cli.top import reading as top
 from barnabas.clients.scraping import MetricsAccess
 from barnabas.console.cluster.metrics import TrafficReader
@@ -170,7 +171,7 @@ async def test_top_and_the_console_read_figures_behind_tls_and_a_token(tmp_path:
         ):
             found = await asyncio.to_thread(top.read, address, access)
             assert top_says in (found.failure or "")
-            reader = TrafficReader(cast("Observer", None), (f"{address}/metrics",), access)
+            reader = TrafficReader(cast("Observer", None), (f"{address}/metrics",), access, with_remedy)
             assert await reader.traffic(cast("ClusterSnapshot", None)) is None
             assert console_says in (reader.failure or "")
 

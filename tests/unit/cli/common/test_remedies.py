@@ -19,10 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SOURCES = Path(__file__).parents[4] / "src" / "barnabas"
-LIBRARY = ("broker", "clients", "metadata", "model", "net", "pipelines", "storage")
+LIBRARY = ("broker", "clients", "console", "metadata", "model", "net", "pipelines", "storage")
 FLAG = re.compile(r"(?<![\w-])--[a-z]")
-OTHER_PROGRAMS = ("clients/protobuf_files.py", "model/config/page.py", "pipelines/tables/files/access_errors.py")
-"""These name flags of protoc and of Hadoop, and write a page about the command line."""
+OTHER_PROGRAMS = (
+    "clients/protobuf_files.py",
+    "console/cluster/problems.py",
+    "console/messages/protobuf_schemas.py",
+    "model/config/page.py",
+    "pipelines/tables/files/access_errors.py",
+)
+"""These name flags of protoc and of Hadoop, write a page about the command line, and show commands to copy as such."""
 
 
 @pytest.mark.parametrize("kind", RemedyKind)
