@@ -22,6 +22,7 @@ from barnabas.clients.wire import diagnosis
 from barnabas.console.cluster.connections import Connections
 from barnabas.console.cluster.observer import Observer
 from barnabas.console.oidc import EXPIRED, OidcFailed
+from barnabas.model.config.sasl import OAUTHBEARER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -40,7 +41,6 @@ FAILED_SECONDS: Final = 1.0
 """How long a login takes that fails: guessing is slow."""
 MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 """By which the console logs in, the best first."""
-OAUTHBEARER: Final = "OAUTHBEARER"
 _OF_LOGINS: Final = ("sasl.", "enable.sasl.")
 
 

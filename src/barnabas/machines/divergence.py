@@ -12,9 +12,9 @@ leader answers with that epoch, or with the last one before it that it has. Thre
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-UNDEFINED: Final = -1
+from barnabas.model.ids import UNDEFINED
 
 
 class TruncationPoint(NamedTuple):

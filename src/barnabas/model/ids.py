@@ -12,6 +12,8 @@ NO_ID = UUID(int=0)
 METADATA_TOPIC_ID = UUID(int=1)
 """Reserved by Kafka for the KRaft metadata topic; never given to a topic."""
 
+UNDEFINED: Final = -1
+"""As a leader epoch or its end: the log knows nothing of it."""
 
 LONGEST_REMEMBERED: Final = 256
 """Characters of the longest name that a cache keeps. Topics have 249 at most, and so have most ids of groups.

@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from barnabas.net.admission import UNLIMITED
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-UNLIMITED: Final = 2**31 - 1
 KINDS: Final = frozenset({"users", "clients", "ips"})
 """Of settings in the tree, those that hold quotas."""
 

@@ -49,7 +49,7 @@ from barnabas.model.errors import (
 )
 from barnabas.protocol.coordinator_records import transaction_state
 from barnabas.protocol.coordinator_records.transaction_state import TransactionLogKey, TransactionRecord
-from barnabas.protocol.records.batch import MAX_PRODUCER_EPOCH, NO_PRODUCER_ID
+from barnabas.protocol.records.batch import MAX_PRODUCER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from barnabas.protocol.wire.durations import MILLISECOND, NO_TIME
 
 if TYPE_CHECKING:
@@ -68,7 +68,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-NO_EPOCH: Final = -1
 BUMPS_IN_END_SINCE: Final = 5
 """The version of EndTxn from which on clients use transaction.version 2."""
 TIMEOUT: Final = "timeout"
@@ -446,7 +445,7 @@ def _may_be(before: TransactionLogValue, producer_id: int, epoch: int) -> bool:
 
 
 def _not_registered(code: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(throttle_time=NO_TIME, error_code=code, producer_epoch=i16(NO_EPOCH))
+    return InitProducerIdResponse(throttle_time=NO_TIME, error_code=code, producer_epoch=i16(NO_PRODUCER_EPOCH))
 
 
 def _ended(producer_id: int, epoch: int) -> EndTxnResponse:
@@ -480,5 +479,5 @@ def _not_open(transactional_id: str, state: TransactionState) -> ApiError:
     return InvalidTxnState(f"The transaction of {transactional_id} is {state.label} and cannot be ended that way.")
 
 
-_ENDED: Final = _ended(NO_PRODUCER_ID, NO_EPOCH)
+_ENDED: Final = _ended(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 """The response to clients that get no new epoch with the end of a transaction."""

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.model.ids import UNDEFINED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 logger = logging.getLogger(__name__)
-
-UNDEFINED: Final = -1
 
 
 class EpochStart(NamedTuple):

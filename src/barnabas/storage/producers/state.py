@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-NO_EPOCH: Final = -1
 NO_TRANSACTION: Final = -1
 NO_COORDINATOR: Final = -1
 """As the epoch of a coordinator: no transaction of the producer was ended yet."""

@@ -13,7 +13,7 @@ rises. A Stable group is what its last record says.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from barnabas.machines.groups.classic.members import ClassicMember
 from barnabas.machines.groups.classic.states import CLASSIC_TRANSITIONS, ClassicGroupState
@@ -28,6 +28,7 @@ from barnabas.model.errors import (
     UnknownMemberId,
 )
 from barnabas.protocol.coordinator_records import CoordinatorRecord, GroupMetadataKey, GroupMetadataValue
+from barnabas.protocol.records.batch import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
     from barnabas.machines.outcome import Asker
     from barnabas.protocol.coordinator_records import ClassicProtocol, MemberMetadata
-
-NO_TIMESTAMP: Final = -1
 
 
 @dataclass(slots=True)

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 import pyarrow as pa
 
+from barnabas.pipelines.decode.contract import TIMESTAMP
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 FARTHEST: Final = (2**63 - 1) // 1000
 """The milliseconds, before or after 1970, that microseconds can hold."""
 HEADERS: Final = pa.list_(
