@@ -92,7 +92,7 @@ queues: .venv/.dev  ## a queue with real workers under random faults, seed by se
 simulate: .venv/.dev  ## whole brokers in one process under seeded faults (ARGS="--seeds 1000 --jobs 2"); see tests/simulation/whole
 	$(BIN)/python -m tests.simulation.whole $(ARGS)
 
-fuzz: .venv/.dev  ## hostile bytes from a seed (ARGS="frames|sockets|batches|files|tree --count N --seed S"); prints figures
+fuzz: .venv/.dev  ## hostile bytes from a seed (ARGS="frames|sockets|batches|files|tree|queues --count N --seed S"); prints figures
 	@$(BIN)/python -m tests.fuzz $(ARGS)
 
 interleave: .venv/.dev  ## two threads on one log in every order (ARGS="--switches 2"); see tests/interleavings

@@ -21,6 +21,7 @@ KINDS = {
     "batches": 3_000,
     "files": 300,
     "tree": 1_000,
+    "queues": 2_000,
 }
 
 

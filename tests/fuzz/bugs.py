@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.broker.controller.metadata_updates import MetadataUpdates
 from barnabas.broker.serving.caller import Caller
+from barnabas.broker.serving.routes import Route
 from barnabas.cli.main import main
+from barnabas.machines.shares.coordinator import ShareCoordinator
 from barnabas.net.connection import Connection
 from barnabas.protocol.wire import bounds, varint
 from barnabas.storage.log import validation
@@ -23,9 +25,11 @@ from barnabas.storage.log import validation
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from barnabas.broker.serving.registry import Api
+
 MEMORY: Final = 6 << 30
 """Address space of a process with a bug."""
-AT_ONCE: Final = {"frames": 20_000, "sockets": 3_000, "batches": 1_000}
+AT_ONCE: Final = {"frames": 20_000, "sockets": 3_000, "batches": 1_000, "queues": 200}
 """Cases of one seed; the next seed is tried if they show nothing."""
 SECONDS: Final = 20 * 60.0
 
@@ -85,6 +89,22 @@ def _unread_records() -> None:
     validation._agrees = lambda *_: True
 
 
+def _anybody_changes_states() -> None:
+    """Whoever asks changes the states of queues, as long as there is no authorizer."""
+    make, read = Route.__init__, ShareCoordinator.read
+
+    def make_plain(self: Route, api: Api, version: int, *, has_authorizer: bool) -> None:
+        make(self, api, version, has_authorizer=has_authorizer)
+        self.is_judged = self.check is not None
+        self.is_plain = not (self.is_judged or api.forwarded)
+
+    def read_and_fence(self: ShareCoordinator, *args: Any, may_fence: bool = True) -> Any:
+        return read(self, *args)
+
+    Route.__init__ = make_plain  # type: ignore[method-assign]
+    ShareCoordinator.read = read_and_fence  # type: ignore[method-assign, assignment]
+
+
 def _ghosts() -> None:
     """That a client has left is not noticed while its request waits, if it had sent another one."""
     Connection.expect_end = lambda self: None  # type: ignore[method-assign]
@@ -95,6 +115,7 @@ BUGS: Final = {
     "everybody-is-a-broker": Bug("2", "frames", _everybody_is_a_broker),
     "unbounded-records": Bug("4", "batches", _unbounded_records),
     "unread-records": Bug("5", "batches", _unread_records),
+    "anybody-changes-states": Bug("after 16", "queues", _anybody_changes_states),
     "ghosts": Bug("after 5", "sockets", _ghosts),
 }
 _planted: Final[list[str]] = []

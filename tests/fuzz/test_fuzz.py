@@ -18,7 +18,7 @@ import pytest
 from barnabas.model.errors import InvalidFrame
 from barnabas.protocol.wire import bounds
 from barnabas.protocol.wire.codec import decode
-from tests.fuzz import batches, bugs, files, sockets, tree
+from tests.fuzz import batches, bugs, files, queues, sockets, tree
 from tests.fuzz.mutations import mutated
 from tests.fuzz.requests import requests
 from tests.fuzz.schemas import Encoder, Target, targets
@@ -38,7 +38,7 @@ def test_frames() -> None:
         assert int(found[1]) > 20_000
 
 
-@pytest.mark.parametrize("name", ["unread-records", "unbounded-records"])
+@pytest.mark.parametrize("name", ["unread-records", "unbounded-records", "anybody-changes-states"])
 def test_a_defect_is_found(name: str) -> None:
     """The cheap ones; `--trial` tries all."""
     assert bugs.find(name, 60) is not None
@@ -59,6 +59,12 @@ def test_batches(tmp_path: Path) -> None:
 def test_files(tmp_path: Path) -> None:
     figures = files.run(tmp_path, 200, seed=1)
     assert len(figures.outcomes) > 2
+
+
+def test_queues(tmp_path: Path) -> None:
+    figures = queues.run(tmp_path, 500, seed=1)
+    for api in ("INITIALIZE", "READ", "WRITE", "DELETE"):
+        assert figures.outcomes[f"{api}_SHARE_GROUP_STATE cluster_authorization_failed"] > 10
 
 
 def test_tree(tmp_path: Path) -> None:
