@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from kio.schema.delete_share_group_state.v0 import request as deleting
 from kio.schema.delete_share_group_state.v0.response import DeleteShareGroupStateResponse
@@ -27,13 +27,17 @@ from barnabas.broker.coordinators.request_batching import REQUEST_SECONDS
 from barnabas.broker.coordinators.runtime import partition_of
 from barnabas.broker.serving.asking import ask
 from barnabas.model.errors import ApiError, ErrorCode
-from barnabas.model.ids import uuid_to_text
+from barnabas.model.ids import NO_ID, uuid_to_text
 from barnabas.model.internal_topics import SHARE_GROUP_STATE
 from barnabas.net.channel import ChannelBroken
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from uuid import UUID
+
+    from kio.schema.delete_share_group_state.v0.response import PartitionResult as Deleted
+    from kio.schema.initialize_share_group_state.v0.response import PartitionResult as Initialized
+    from kio.schema.read_share_group_state_summary.v1.response import PartitionResult as SummedUp
 
     from barnabas.broker.context import BrokerContext
     from barnabas.machines.groups.assignors.spec import Partitions
@@ -94,20 +98,70 @@ class SharePersister(Protocol):
         ...
 
 
-class _Api(NamedTuple):
+class _PartitionResult(Protocol):
+    """What a coordinator tells of one partition, whatever it was asked for."""
+
+    @property
+    def partition(self) -> int: ...
+
+    @property
+    def error_code(self) -> ErrorCode: ...
+
+
+Part = TypeVar("Part")
+Result = TypeVar("Result", bound=_PartitionResult)
+Told = TypeVar("Told", bound=_PartitionResult, covariant=True)
+
+
+class _TopicResult(Protocol[Told]):
+    @property
+    def topic_id(self) -> UUID | None: ...
+
+    @property
+    def partitions(self) -> tuple[Told, ...]: ...
+
+
+class _Response(Protocol[Told]):
+    @property
+    def results(self) -> tuple[_TopicResult[Told], ...]: ...
+
+
+class _Api(NamedTuple, Generic[Part, Result]):
     """The messages of one API: all of them have the same form."""
 
-    request: type[Any]
-    topic: type[Any]
-    response: type[Any]
+    request: Callable[[GroupId, Mapping[UUID, list[Part]]], object]
+    """Makes a request of a group and the parts of topics."""
+    response: type[_Response[Result]]
 
 
-_INITIALIZE: Final = _Api(
-    initializing.InitializeShareGroupStateRequest, initializing.InitializeStateData, InitializeShareGroupStateResponse
+_INITIALIZE: Final[_Api[initializing.PartitionData, Initialized]] = _Api(
+    lambda group_id, topics: initializing.InitializeShareGroupStateRequest(
+        group_id=group_id,
+        topics=tuple(
+            initializing.InitializeStateData(topic_id=topic_id, partitions=tuple(parts))
+            for topic_id, parts in topics.items()
+        ),
+    ),
+    InitializeShareGroupStateResponse,
 )
-_DELETE: Final = _Api(deleting.DeleteShareGroupStateRequest, deleting.DeleteStateData, DeleteShareGroupStateResponse)
-_SUMMARY: Final = _Api(
-    summing_up.ReadShareGroupStateSummaryRequest, summing_up.ReadStateSummaryData, ReadShareGroupStateSummaryResponse
+_DELETE: Final[_Api[deleting.PartitionData, Deleted]] = _Api(
+    lambda group_id, topics: deleting.DeleteShareGroupStateRequest(
+        group_id=group_id,
+        topics=tuple(
+            deleting.DeleteStateData(topic_id=topic_id, partitions=tuple(parts)) for topic_id, parts in topics.items()
+        ),
+    ),
+    DeleteShareGroupStateResponse,
+)
+_SUMMARY: Final[_Api[summing_up.PartitionData, SummedUp]] = _Api(
+    lambda group_id, topics: summing_up.ReadShareGroupStateSummaryRequest(
+        group_id=group_id,
+        topics=tuple(
+            summing_up.ReadStateSummaryData(topic_id=topic_id, partitions=tuple(parts))
+            for topic_id, parts in topics.items()
+        ),
+    ),
+    ReadShareGroupStateSummaryResponse,
 )
 
 
@@ -154,9 +208,11 @@ class CoordinatorPersister:
             for place, result in results.items()
         }
 
-    async def _ask(self, api: _Api, group_id: str, parts: Mapping[StatePartition, Any]) -> dict[StatePartition, Any]:
+    async def _ask(
+        self, api: _Api[Part, Result], group_id: str, parts: Mapping[StatePartition, Part]
+    ) -> dict[StatePartition, Result | ErrorCode]:
         """The result of each partition, or the error code that keeps its coordinator from giving one."""
-        results: dict[StatePartition, Any] = {}
+        results: dict[StatePartition, Result | ErrorCode] = {}
         pause = FIRST_PAUSE
         for left in reversed(range(TRIES)):
             asked = {place: part for place, part in parts.items() if _code(results.get(place)) in (None, *AGAIN)}
@@ -168,9 +224,9 @@ class CoordinatorPersister:
         return results
 
     async def _ask_once(
-        self, api: _Api, group_id: str, parts: Mapping[StatePartition, Any]
-    ) -> dict[StatePartition, Any]:
-        by_broker: dict[int | None, dict[StatePartition, Any]] = {}
+        self, api: _Api[Part, Result], group_id: str, parts: Mapping[StatePartition, Part]
+    ) -> dict[StatePartition, Result | ErrorCode]:
+        by_broker: dict[int | None, dict[StatePartition, Part]] = {}
         if self._broker.metadata.topic(SHARE_GROUP_STATE) is None:
             try:
                 await internal_topics.make(self._broker, SHARE_GROUP_STATE)
@@ -194,20 +250,17 @@ class CoordinatorPersister:
         return None if image is None or image.leader < 0 else image.leader
 
     async def _ask_broker(
-        self, broker_id: int | None, api: _Api, group_id: str, parts: Mapping[StatePartition, Any]
-    ) -> dict[StatePartition, Any]:
-        missing = dict.fromkeys(parts, ErrorCode.coordinator_not_available)
+        self, broker_id: int | None, api: _Api[Part, Result], group_id: str, parts: Mapping[StatePartition, Part]
+    ) -> dict[StatePartition, Result | ErrorCode]:
+        results: dict[StatePartition, Result | ErrorCode] = dict.fromkeys(parts, ErrorCode.coordinator_not_available)
         if broker_id is None:
-            return missing
-        topics: dict[UUID, list[Any]] = {}
+            return results
+        topics: dict[UUID, list[Part]] = {}
         for place, part in parts.items():
             topics.setdefault(place.topic_id, []).append(part)
-        request = api.request(
-            group_id=GroupId(group_id),
-            topics=tuple(api.topic(topic_id=topic_id, partitions=tuple(mine)) for topic_id, mine in topics.items()),
-        )
+        request = api.request(GroupId(group_id), topics)
         try:
-            response = await ask(
+            response: _Response[Result] = await ask(
                 self._broker, broker_id, request, api.response, seconds=REQUEST_SECONDS, purpose="share-states"
             )
         except ChannelBroken:
@@ -215,21 +268,20 @@ class CoordinatorPersister:
         except Exception:
             logger.exception("Broker %d failed to answer for the share states of group %s.", broker_id, group_id)
             return dict.fromkeys(parts, ErrorCode.unknown_server_error)
-        return missing | {
-            StatePartition(topic.topic_id, part.partition): part
-            for topic in response.results
-            for part in topic.partitions
-        }
+        for topic in response.results:
+            for part_result in topic.partitions:
+                results[StatePartition(topic.topic_id or NO_ID, part_result.partition)] = part_result
+        return results
 
 
 def _places(partitions: Partitions) -> Iterable[StatePartition]:
     return (StatePartition(topic, partition) for topic, found in partitions.items() for partition in sorted(found))
 
 
-def _code(result: Any) -> ErrorCode | None:
+def _code(result: _PartitionResult | ErrorCode | None) -> ErrorCode | None:
     """The error code of a result, which may be nothing but that."""
     return result if result is None or isinstance(result, ErrorCode) else result.error_code
 
 
-def _codes(results: Mapping[StatePartition, Any]) -> dict[StatePartition, ErrorCode]:
+def _codes(results: Mapping[StatePartition, _PartitionResult | ErrorCode]) -> dict[StatePartition, ErrorCode]:
     return {place: _code(result) or ErrorCode.none for place, result in results.items()}
