@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 import struct
 from dataclasses import dataclass, field
@@ -118,3 +119,20 @@ async def hang_up(writer: asyncio.StreamWriter) -> None:
     writer.close()
     with contextlib.suppress(TimeoutError):
         await writer.wait_closed()
+
+
+def in_thread(work: Callable[[], bytes]) -> asyncio.Future[bytes]:
+    """What blocks, beside the server's loop."""
+    return asyncio.ensure_future(asyncio.to_thread(work))
+
+
+def blocking(rig: Rig) -> ssl.SSLSocket:
+    """A client that does what the test says, for a thread."""
+    assert rig.tls is not None
+    plain = socket.create_connection(("127.0.0.1", rig.port), timeout=20)
+    return rig.tls.client.wrap_socket(plain, server_hostname="127.0.0.1")
+
+
+def tls_rig(sides: TlsSides, reply: Callable[[bytes], Answer | Parked] = answer, limits: Limits | None = None) -> Rig:
+    """A server that speaks TLS."""
+    return Rig(reply, limits or Limits(), sides)

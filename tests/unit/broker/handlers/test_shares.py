@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.broker.shares import fetching, hosted
+from barnabas.machines.controller.image import ConfigResource
 from barnabas.machines.security.authorizer import Authorizer
-from barnabas.machines.security.quota_entities import CONSUMER_BYTE_RATE, DEFAULT, QuotaEntity
-from barnabas.machines.security.quotas import QuotaLimits
+from barnabas.machines.security.quota_entities import CONSUMER_BYTE_RATE, DEFAULT
 from barnabas.machines.shares.coordinator import Initialization, ShareKey
 from barnabas.machines.shares.unset import UNINITIALIZED
 from barnabas.model.clock import ManualClock
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ACCEPTED = {"acknowledge_types": [ACCEPT]}
+EVERY_CLIENT = ConfigResource("clients", DEFAULT)
 
 
 async def test_each_record_goes_to_one_member_until_it_is_released(tmp_path: Path) -> None:
@@ -309,7 +310,7 @@ async def test_a_quota_of_a_consumer_holds_in_a_share_group_and_lets_it_acknowle
             send(broker, 2)
         anna, bela = Member(broker, topic_id, "anna"), Member(broker, topic_id, "bela")
         await bela.fetch(wait_ms=5000, max_records=2)
-        broker.quotas.shares.limits = QuotaLimits({QuotaEntity(client_id=DEFAULT): {CONSUMER_BYTE_RATE: 20.0}})
+        await broker.controller.alter_configs({EVERY_CLIENT: {CONSUMER_BYTE_RATE: "20"}})
         got = await anna.fetch()
         assert len(got.records) <= 200, "what fits into the window of the quota"
         [(first, last, _)] = acquired(got)
@@ -346,7 +347,7 @@ async def test_members_that_wait_beside_each_other_get_no_more_than_the_quota(tm
         members = [Member(broker, topic_id, f"m{number}") for number in range(8)]
         for member in members:
             await member.fetch()
-        broker.quotas.shares.limits = QuotaLimits({QuotaEntity(client_id=DEFAULT): {CONSUMER_BYTE_RATE: 20.0}})
+        await broker.controller.alter_configs({EVERY_CLIENT: {CONSUMER_BYTE_RATE: "20"}})
         waiting = [asyncio.create_task(member.fetch(wait_ms=200, max_records=1)) for member in members]
         await asyncio.sleep(0)
         for _ in members:
