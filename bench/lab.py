@@ -73,6 +73,8 @@ class Scale:
     """Members that come and go, one after the other."""
     pinned_seconds: float
     """How long a broker on one core is kept busy."""
+    pinned_warmup: int
+    """Turns of that length in which it may warm up, at most."""
 
 
 FULL: Final = Scale(
@@ -80,14 +82,14 @@ FULL: Final = Scale(
     unbatched=400_000, single_records=300_000, latencies=2_000, seeks=2_000, idle=5, sizes_gb=(1, 10),
     rebalances=50, commits=200_000, cleaned=1_000_000, partitions=10_000, open_files=4_096,
     replicated=100_000, failovers=3, loads=5, queued=900_000, single_messages=20_000, heartbeats=20_000, guests=5,
-    pinned_seconds=3,
+    pinned_seconds=3, pinned_warmup=20,
 )  # fmt: skip
 QUICK: Final = Scale(
     form="quick", repetitions=2, discarded=0, warmup=500_000, seconds=3, records_1k=150_000, records_100=1_000_000,
     unbatched=20_000, single_records=30_000, latencies=400, seeks=300, idle=2, sizes_gb=(0.1, 0.5),
     rebalances=10, commits=20_000, cleaned=200_000, partitions=1_000, open_files=410,
     replicated=50_000, failovers=1, loads=2, queued=180_000, single_messages=2_000, heartbeats=4_000, guests=2,
-    pinned_seconds=0.5,
+    pinned_seconds=0.5, pinned_warmup=6,
 )  # fmt: skip
 
 

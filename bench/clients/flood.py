@@ -2,7 +2,8 @@
 
 What a connection asks is made beforehand or costs little to make. Of an answer only its beginning is looked at; the
 rest of a long one is dropped by the kernel without being copied (`MSG_TRUNC`), so that fetching does not make this side
-the limit.
+the limit. A connection that takes no more bytes never holds up the others: what is left of its requests is sent when
+there is room, so that this side waits only when there is nothing else to do: its processor time tells how busy it is.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import select
 import socket
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from typing import TYPE_CHECKING, Final, Self
 
 from bench.clients import wire
@@ -52,9 +54,9 @@ class Flood:
         self._lines: dict[int, _Line] = {}
         for requests in clients:
             connection = wire.connect(port)
-            connection.setblocking(True)
+            connection.setblocking(False)
             self._epoll.register(connection, select.EPOLLIN)
-            self._lines[connection.fileno()] = _Line(connection, requests)
+            self._lines[connection.fileno()] = _Line(connection, requests, self._epoll)
 
     def __enter__(self) -> Self:
         return self
@@ -72,9 +74,11 @@ class Flood:
         while unanswered:
             events = self._epoll.poll()
             go_on = time.perf_counter() < deadline
-            for descriptor, _ in events:
+            for descriptor, event in events:
                 line = self._lines[descriptor]
-                answered = line.receive()
+                if event & select.EPOLLOUT:
+                    line.flush()
+                answered = line.receive() if event & ~select.EPOLLOUT else 0
                 done += answered
                 if go_on and answered:
                     line.send(answered)
@@ -85,11 +89,13 @@ class Flood:
 
 
 class _Line:
-    """A connection and what has come of the answer that is being received."""
+    """A connection, what its socket has not taken yet, and what has come of the answer that is being received."""
 
-    def __init__(self, connection: socket.socket, requests: Requests) -> None:
+    def __init__(self, connection: socket.socket, requests: Requests, epoll: select.epoll) -> None:
         self._socket = connection
         self._requests = requests
+        self._epoll = epoll
+        self._unsent: deque[memoryview] = deque()
         self._begun = b""
         self._dropping = 0
         """Bytes of an answer that was looked at which are still to come."""
@@ -100,7 +106,30 @@ class _Line:
         return self._requests.in_flight
 
     def send(self, count: int) -> None:
-        self._socket.sendall(self._requests.frames(count))
+        """Send so many requests; what the socket does not take waits for room in it."""
+        waiting = bool(self._unsent)
+        self._unsent.append(memoryview(self._requests.frames(count)))
+        if not waiting and not self._send_unsent():
+            self._epoll.modify(self._socket, select.EPOLLIN | select.EPOLLOUT)
+
+    def flush(self) -> None:
+        """Send more of what is left, now that there is room."""
+        if self._send_unsent():
+            self._epoll.modify(self._socket, select.EPOLLIN)
+
+    def _send_unsent(self) -> bool:
+        """Whether everything is sent."""
+        unsent = self._unsent
+        try:
+            while unsent:
+                sent = self._socket.send(unsent[0])
+                if sent < len(unsent[0]):
+                    unsent[0] = unsent[0][sent:]
+                else:
+                    unsent.popleft()
+        except BlockingIOError:
+            return False
+        return True
 
     def receive(self) -> int:
         """Take what has come; how many answers are whole with it."""

@@ -2,14 +2,18 @@
 
 In the other rows clients share the processor with the broker, and most of them measure the clients. Here requests come
 from prepared frames over eight connections with five unanswered each, and the broker is the limit; a note tells where
-it was not. Where it says so, the bare system calls of the same requests are measured in the same turn on the same core
-(`bench/floor`), and the row tells how much of that rate the broker reaches.
+it was not: where its core was not in use all the time. Where it says so, the bare system calls of the same requests are
+measured in the same turn on the same core (`bench/floor`), and the row tells how much of that rate the broker reaches.
+
+A JVM on one core compiles while it serves, for half a minute and more. So both brokers are kept busy with a row's
+requests until they get no faster, before anything counts.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import statistics
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -21,8 +25,8 @@ from bench.clients import groups, hot, rdkafka, wire
 from bench.clients.flood import Flood, Requests
 from bench.clients.flood_requests import Idempotent, LongPolls, Repeated, Transactions, ring
 from bench.floor import Floor
-from bench.lab import PARTITIONS
-from bench.results import PEAK, Better, Kind, Metric, Target, cpu
+from bench.lab import PARTITIONS, say
+from bench.results import PEAK, Better, Kind, Metric, Target, cpu, improvement
 from bench.rows.row import TurnRow
 
 if TYPE_CHECKING:
@@ -45,7 +49,10 @@ _BATCH_SIZE: Final = len(wire.batch(hot.BATCH))
 _WARM_UP: Final = 0.3
 """Of the time of a turn, before it counts."""
 _BUSY: Final = 0.9
-"""A client that is as busy as this is the limit."""
+"""A broker that uses less of its core is not the limit; a client that uses more of its own is."""
+_STEADY_TURNS: Final = 4
+_STEADY: Final = 1.05
+"""A broker is warm when the later half of so many turns was no more than so many times faster than the earlier."""
 _FASTER: Final = Target(1.5)
 _OF_THE_LIMIT: Final = Target(60.0, relative=False)
 
@@ -90,23 +97,40 @@ class PinnedRow(TurnRow):
             cpu(None, "µs/request"),
             Metric("limit", "of the limit", "%", Kind.THROUGHPUT, Better.HIGHER, _OF_THE_LIMIT, f"{self.title}: limit"),
             Metric("client", "client CPU", "of one core", Kind.CPU, Better.LOWER, detail=True),
+            Metric("busy", "in use", "of the broker's core", Kind.CPU, Better.HIGHER, detail=True),
             PEAK,
         )
 
+    def measure(self, lab: Lab) -> Samples:
+        """Warm both brokers with these requests, measure them by turns, and note which of them was not the limit."""
+        for broker in lab.brokers(self.kinds):
+            with lab.turn(broker):
+                self._warm(lab, broker)
+        samples = super().measure(lab)
+        for name, turns in samples.items():
+            if (note := idle_note(turns)) is not None:
+                lab.note(f"{self.title}: {name} {note}")
+        return samples
+
+    def _warm(self, lab: Lab, broker: Broker) -> None:
+        """Keep the broker busy until it gets no faster, each turn with a topic of its own."""
+        rates: list[float] = []
+        while not is_steady(rates):
+            if len(rates) == lab.scale.pinned_warmup:
+                lab.note(f"{self.title}: {broker.name} still got faster after {len(rates)} turns of warming up.")
+                return
+            with self._flood(lab, broker) as (_, _, flood):
+                load = flood.run(lab.scale.pinned_seconds)
+            rates.append(load.requests / load.seconds)
+            say(f"  {self.name} warming {broker.name}: {rates[-1]:.4g} requests/s")
+
     def once(self, lab: Lab, broker: Broker) -> dict[str, float]:
         """Keep the broker busy, and then the floor with the same requests."""
-        if _BROKER_CORE == _CLIENT_CORE:
-            raise RuntimeError("a row with a pinned broker needs two cores")
         seconds = lab.scale.pinned_seconds
-        with (
-            lab.topic(broker, self.partitions) as topic,
-            self.clients(broker.port, topic) as clients,
-            _on_client_core(),
-        ):
-            with Flood(broker.port, clients) as flood:
-                before = flood.run(seconds * _WARM_UP)
-                with broker.meter() as meter:
-                    load = flood.run(seconds)
+        with self._flood(lab, broker) as (topic, clients, flood):
+            before = flood.run(seconds * _WARM_UP)
+            with broker.meter() as meter:
+                load = flood.run(seconds)
             if self.stored:
                 requests = before.requests + load.requests
                 lab.expect_records(broker, topic, self.partitions, requests * self.stored)
@@ -114,14 +138,26 @@ class PinnedRow(TurnRow):
                 "throughput": load.requests / load.seconds * (self.megabytes or 1),
                 "cpu": meter.cpu / load.requests * 1e6,
                 "client": load.client_cpu / load.seconds,
+                "busy": meter.cpu / load.seconds,
                 "peak": meter.peak_mb,
             }
             if self.floor:
                 floor = self._floor(lab, clients)
                 values["limit"] = 100 * (load.requests / load.seconds) / (floor.requests / floor.seconds)
-        if values["client"] > _BUSY:
-            lab.note(f"{self.title}: the client was the limit with {broker.name}.")
         return values
+
+    @contextmanager
+    def _flood(self, lab: Lab, broker: Broker) -> Iterator[tuple[str, list[Requests], Flood]]:
+        """A topic, what is asked of it, and the connections that ask, from the client's core."""
+        if _BROKER_CORE == _CLIENT_CORE:
+            raise RuntimeError("a row with a pinned broker needs two cores")
+        with (
+            lab.topic(broker, self.partitions) as topic,
+            self.clients(broker.port, topic) as clients,
+            _on_client_core(),
+            Flood(broker.port, clients) as flood,
+        ):
+            yield topic, clients, flood
 
     def _floor(self, lab: Lab, clients: list[Requests]) -> Load:
         kind, size = self.floor
@@ -159,6 +195,21 @@ class MetadataRow(PinnedRow):
             rdkafka.delete_topics(broker.port, names)
             for name in names:
                 broker.wait_until_gone(name)
+
+
+def is_steady(rates: Sequence[float]) -> bool:
+    """Whether a broker that had these rates, turn by turn, gets no faster any more."""
+    latest = rates[-_STEADY_TURNS:]
+    return len(latest) == _STEADY_TURNS and improvement(latest, Better.HIGHER) <= _STEADY
+
+
+def idle_note(turns: Sequence[dict[str, float]]) -> str | None:
+    """What to say of a broker that was not the limit in these turns; None, if it was."""
+    busy, client = (statistics.median(values[key] for values in turns) for key in ("busy", "client"))
+    if busy >= _BUSY:
+        return None
+    why = "the client was the limit" if client > _BUSY else f"the client used {100 * client:.0f} % of its own"
+    return f"used {100 * busy:.0f} % of its core only; {why}."
 
 
 @contextmanager

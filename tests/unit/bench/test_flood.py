@@ -85,3 +85,32 @@ def test_an_answer_with_an_error_ends_the_flood() -> None:
         pytest.raises(RuntimeError, match="answered"),
     ):
         flood.run(5)
+
+
+def test_a_connection_whose_requests_nobody_reads_does_not_hold_up_another() -> None:
+    """Time spent in a blocking send is no processor time: the client would be the limit without a sign of it."""
+    large = (1 << 24).to_bytes(4, "big") + bytes(1 << 24)
+    answered_meanwhile = 0
+
+    def serve() -> None:
+        nonlocal answered_meanwhile
+        with listener.accept()[0] as unread, listener.accept()[0] as other:
+            other.settimeout(10)
+            for _ in range(20):
+                if len(other.recv(len(FRAME), socket.MSG_WAITALL)) < len(FRAME):
+                    break
+                other.sendall(bytes([0, 0, 0, 2, 0, 0]))
+                answered_meanwhile += 1
+            for connection in (unread, other):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=serve)
+        server.start()
+        with (
+            Flood(listener.getsockname()[1], [Repeated(large, slice(4, 6)), Repeated(FRAME, slice(4, 6))]) as flood,
+            pytest.raises(ConnectionError),
+        ):
+            flood.run(10)
+        server.join()
+    assert answered_meanwhile == 20
