@@ -51,6 +51,8 @@ def test_three_brokers_start_together_and_stop_together(tmp_path: Path) -> None:
         wait_until(lambda: leaders() == {0, 1, 2}, "each broker to lead a partition")
         assert re.search(r"^\[2\] \S+ \S+ INFO", brokers.output(), re.MULTILINE), "each has a prefix of its own"
         assert brokers.stop() == 0
+        assert "This broker stops although" not in brokers.output(), "the last one waited for those that were gone"
+    assert all((tmp_path / "data" / number / ".kafka_cleanshutdown").exists() for number in ("0", "1", "2"))
     assert {folder.name for folder in (tmp_path / "data").iterdir()} >= {"0", "1", "2", "metadata"}
 
 

@@ -36,7 +36,7 @@ stop_timeout: Final = option(
     metavar="SECONDS",
     default=60.0,
     show_default=True,
-    help="How long to wait for each broker to end.",
+    help="How long to wait for a broker to end.",
 )
 
 
@@ -64,8 +64,7 @@ def command(options: StoppingOptions) -> None:
     """Stop the broker of a data directory, or the cluster that has its data there, and wait until it has ended.
 
     A broker gets SIGTERM: it finishes what it was doing, writes everything to disk and marks the stop as clean. Brokers
-    of one cluster are stopped one after the other, so that each hands over what it leads. If no broker is
-    running, nothing happens.
+    of one cluster are stopped together. If no broker is running, nothing happens.
     """
     from barnabas.cli.start import service, several
 
@@ -75,15 +74,12 @@ def command(options: StoppingOptions) -> None:
         _stop_starter(directory, starter, options.timeout)
         click.echo(f"Stopped the brokers in {directory} (process {starter}).")
         return
-    for folder in (directory, *several.folders(directory)):
-        try:
-            pid = service.stop(folder, options.timeout)
-        except Failed as failure:
-            failures.append(str(failure))
-            continue
-        if pid is not None:
+    for folder, result in service.stop_together((directory, *several.folders(directory)), options.timeout):
+        if isinstance(result, Failed):
+            failures.append(str(result))
+        elif result is not None:
             stopped += 1
-            click.echo(f"Stopped the broker on {folder} (process {pid}).")
+            click.echo(f"Stopped the broker on {folder} (process {result}).")
     if failures:
         raise Failed("\n".join(failures))
     if not stopped:
@@ -96,8 +92,8 @@ def _stop_starter(directory: Path, pid: int, timeout: float) -> None:
 
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
-    end = time.monotonic() + timeout * (len(several.folders(directory)) + 1)
+    end = time.monotonic() + 2 * timeout  # it may first have to wait for one that it was restarting
     while several.starter(directory) == pid:
         if time.monotonic() > end:
-            raise Failed(f"the brokers in {directory} (process {pid}) did not end within {timeout:g} s each")
+            raise Failed(f"the brokers in {directory} (process {pid}) did not end within {2 * timeout:g} s")
         time.sleep(0.02)

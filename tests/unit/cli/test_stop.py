@@ -3,11 +3,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from barnabas.cli.start import service
+from tests.support.programs import END_TOGETHER
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -99,6 +101,27 @@ def test_one_broker_that_does_not_end_keeps_no_other_running(run: Run, tmp_path:
         f"Stopped the broker on {tmp_path / '1'} (process {polite.pid}).\n",
     )
     assert f"(process {deaf.pid}) did not end within 0.1 s" in result.stderr
+
+
+def test_all_brokers_are_told_before_one_is_waited_for(run: Run, tmp_path: Path) -> None:
+    children = []
+    for number in range(2):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        words = [sys.executable, "-c", END_TOGETHER, str(tmp_path), str(number), "2"]
+        children.append(subprocess.Popen(words))
+        (folder / "barnabas.pid").write_text(str(children[-1].pid))
+    try:
+        wait_until(lambda: len(list(tmp_path.glob("ready-*"))) == 2, "both to be ready")
+        reaper = threading.Thread(target=lambda: [child.wait() for child in children])
+        reaper.start()
+        result = run("stop", "--data", tmp_path, "--timeout", "20")
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert result.stdout.count("Stopped the broker on") == 2
+    finally:
+        for child in children:
+            child.kill()
+        reaper.join()
 
 
 def test_a_pid_file_is_removed_only_by_its_owner(tmp_path: Path) -> None:

@@ -85,8 +85,13 @@ def stop_brokers(folder: Path) -> None:
     """kafka-server-stop: ends all brokers that scripts of this folder started. Raises Failed when there is none."""
     from barnabas.cli.start import service
 
-    stopped = [(data, service.stop(data, STOP_SECONDS)) for data in running.started(folder, BROKER)]
-    _report_stopped(stopped, "broker", "No kafka server to stop.")
+    results = list(service.stop_together(running.started(folder, BROKER), STOP_SECONDS))
+    stopped = [(data, result) for data, result in results if not isinstance(result, Failed)]
+    failures = [str(result) for _, result in results if isinstance(result, Failed)]
+    if stopped or not failures:
+        _report_stopped(stopped, "broker", "No kafka server to stop.")
+    if failures:
+        raise Failed("\n".join(failures))
 
 
 def stop_zookeepers(folder: Path) -> None:

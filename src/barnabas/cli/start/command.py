@@ -200,8 +200,7 @@ def start_all_in_background(brokers: Sequence[tuple[Path, list[str]]]) -> None:
             start_in_background(words, folder)
             begun.append(folder)
     except BaseException:
-        for folder in begun:
-            service.stop(folder, several.STOP_SECONDS)
+        list(service.stop_together(begun, several.STOP_SECONDS))
         raise
 
 

@@ -18,15 +18,18 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from barnabas.cli.common.failures import Failed
 from barnabas.model.environment import READY_FD, STARTER_FD
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 PID_FILE = "barnabas.pid"
 LOG_FILE = "barnabas.log"
@@ -142,6 +145,32 @@ def _last_words(log: Path, began: int) -> str | None:
 
 def stop(data: Path, deadline: float) -> int | None:
     """End the broker of a data directory by SIGTERM and wait; returns its pid, None when none was running."""
+    ((_, result),) = stop_together([data], deadline)
+    if isinstance(result, Failed):
+        raise result
+    return result
+
+
+def stop_together(directories: Iterable[Path], deadline: float) -> Iterator[tuple[Path, int | Failed | None]]:
+    """End the brokers of these data directories: all are told before the first is waited for.
+
+    Gives each with its pid, None where none was running, or with why it did not end.
+    """
+    told = [(data, _failed_or(_send_stop, data)) for data in directories]
+    end = time.monotonic() + deadline
+    for data, pid in told:
+        yield data, _failed_or(_wait_for_end, data, pid, deadline, end) if isinstance(pid, int) else pid
+
+
+def _failed_or(function: Callable[P, T], *given: P.args, **named: P.kwargs) -> T | Failed:
+    try:
+        return function(*given, **named)
+    except Failed as failure:
+        return failure
+
+
+def _send_stop(data: Path) -> int | None:
+    """Send SIGTERM to the broker of a data directory; returns its pid, None when none was running."""
     if not is_running(data):
         (data / PID_FILE).unlink(missing_ok=True)
         return None
@@ -155,8 +184,12 @@ def stop(data: Path, deadline: float) -> int | None:
             f"a process has locked {data}, but {PID_FILE} does not name it: it is a broker that is still starting, "
             f"or another program. Try again, or find it with: fuser -v {data / LOCK_FILE}"
         )
-    os.kill(pid, signal.SIGTERM)
-    end = time.monotonic() + deadline
+    with suppress(ProcessLookupError):  # it ends by itself just now
+        os.kill(pid, signal.SIGTERM)
+    return pid
+
+
+def _wait_for_end(data: Path, pid: int, deadline: float, end: float) -> int:
     while is_running(data) or _exists(pid):
         if time.monotonic() > end:
             raise Failed(

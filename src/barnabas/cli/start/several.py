@@ -2,8 +2,8 @@
 
 A broker process uses one core, so this is how a machine is used. Folders below the data directory are numbered from 0;
 ids count up from the one given, 0 as a rule, and ports from the first one. Whoever started them waits for all, and says
-once that they are ready. A stop goes from one to the next, so that each hands what it leads to those that are left.
-SIGHUP restarts one after the other in the same way.
+once that they are ready. They stop together. SIGHUP restarts one after the other, so that each hands what it leads to
+those that are left.
 
 They hold on to a pipe from this process. However this process ends, the pipe closes, and they stop cleanly too: nobody
 else knows of them, and they would keep ports and data directories.
@@ -245,12 +245,16 @@ class _Child:
         self.ready_pipe = -1
         self.report = json.loads(text) if text else None
 
-    def end(self) -> None:
-        """Stop it, and wait."""
+    def ask_to_end(self) -> None:
+        """Tell it to stop."""
         if self.runs:
             self._process.send_signal(signal.SIGTERM)
+
+    def wait_for_end(self, until: float) -> None:
+        """Wait for the end of one that was told to stop; kill it where it takes longer."""
+        if self.runs:
             try:
-                self._process.wait(STOP_SECONDS)
+                self._process.wait(max(0.0, until - time.monotonic()))
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
@@ -260,7 +264,7 @@ class _Child:
 
     def start_again(self) -> None:
         """Stop it, and start it."""
-        self.end()
+        _end([self])
         self.report = None
         self._start()
 
@@ -297,8 +301,7 @@ class _Run:
                     self._restarting = False
                     self._roll()
         finally:
-            for child in self._children:
-                child.end()
+            _end(self._children)
             os.close(reader)
             os.close(writer)
         return 0 if self._stopping else max((child.code for child in self._children), default=0)
@@ -361,6 +364,15 @@ class _Run:
             self._look()
         if child.report is None and not self._stopping:
             raise Failed(f"broker {child.broker_id} did not start again")
+
+
+def _end(children: Sequence[_Child]) -> None:
+    """Stop these together, and wait."""
+    for child in children:
+        child.ask_to_end()
+    until = time.monotonic() + STOP_SECONDS
+    for child in children:
+        child.wait_for_end(until)
 
 
 def _say(text: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,8 @@ import pytest
 from barnabas.cli.common.broker_options import AUTO
 from barnabas.cli.common.failures import Failed
 from barnabas.cli.start import service, several
+from tests.support.programs import END_TOGETHER
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,3 +60,19 @@ def test_only_one_command_runs_the_brokers_of_a_folder(tmp_path: Path) -> None:
         with pytest.raises(Failed, match=f"run already .process {os.getpid()}."), several._announced(tmp_path):
             pass
     assert several.starter(tmp_path) is None
+
+
+def test_all_brokers_are_told_to_stop_before_one_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Patient(several._Child):
+        """Ends by SIGTERM, once the other was told as well."""
+
+        def _start(self) -> None:
+            self.ready_pipe = -1
+            words = [sys.executable, "-c", END_TOGETHER, str(tmp_path), str(self.broker_id), "2"]
+            self._process = subprocess.Popen(words)
+
+    monkeypatch.setattr(several, "STOP_SECONDS", 20.0)
+    children = [Patient(number, [], 0) for number in range(2)]
+    wait_until(lambda: len(list(tmp_path.glob("ready-*"))) == 2, "both to be ready")
+    several._end(children)
+    assert [child.code for child in children] == [0, 0], "none was killed"
