@@ -32,10 +32,10 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the brokers that were started end with us
     options = _options()
     titles = [row.title for row in ROWS]
-    if options.saved:
-        run = results.merge([results.load(path) for path in options.saved], titles)
-    elif options.kept:
-        runs = kept.load(ROWS)
+    if options.saved or options.kept:
+        runs = [results.load(path) for path in options.saved]
+        if options.kept:
+            runs = sorted((*runs, *kept.load(ROWS)), key=lambda run: run.when)
         if not runs:
             print("No row is kept yet: python -m bench --keep", file=sys.stderr)
             return 2
@@ -57,7 +57,7 @@ def main() -> int:
         picture.draw(run.shown(), _WHOLE_PICTURE)
         say(f"drew {_PICTURE} and {_WHOLE_PICTURE}")
     if options.docs:
-        report.write_docs(run, _PAGE, report.KEPT_BEGIN if options.kept else report.BEGIN)
+        report.write_docs(run, _PAGE, report.KEPT_BEGIN if options.kept and not options.saved else report.BEGIN)
         say(f"wrote {_PAGE}")
     return 1 if run.failures else 0
 
@@ -79,11 +79,16 @@ def _options() -> argparse.Namespace:
         "--saved",
         nargs="+",
         type=Path,
+        default=[],
         metavar="JSON",
-        help="measure nothing: show saved runs, as one",
+        help="measure nothing: show saved runs as one; a row of one that is named later replaces an earlier one",
     )
     parser.add_argument("--keep", action="store_true", help="keep the rows in the repository; not with --quick")
-    parser.add_argument("--kept", action="store_true", help="measure nothing: show the rows that are kept")
+    parser.add_argument(
+        "--kept",
+        action="store_true",
+        help="measure nothing: show the rows that are kept; with --saved those together with these, the newest of each",
+    )
     options = parser.parse_args()
     if options.keep and options.quick:
         parser.error("--keep needs the long form: a quick one says too little to be published")

@@ -45,10 +45,13 @@ class Target:
     """A further limit that is hoped for, not asked."""
 
 
-THROUGHPUT: Final = Target(1.0, goal=1.1)
-CPU_PRODUCE: Final = Target(0.6)
-CPU_CONSUME: Final = Target(1.2)
-LATENCY: Final = Target(0.6)
+THROUGHPUT: Final = Target(1.3)
+"""Where the client leaves room."""
+OF_THE_CLIENT: Final = Target(1.0, goal=1.3)
+"""Where the client takes as long for a record as the broker, or longer."""
+CPU_PRODUCE: Final = Target(0.5)
+CPU_CONSUME: Final = Target(0.5)
+LATENCY: Final = Target(0.5)
 START: Final = Target(0.125)
 IDLE_MEMORY: Final = Target(60.0, relative=False)
 LOADED_MEMORY: Final = Target(150.0, relative=False)
@@ -70,9 +73,9 @@ class Metric:
     """Kept in the JSON, left out of the table and the picture."""
 
 
-def throughput(unit: str = "records/s") -> Metric:
+def throughput(unit: str = "records/s", target: Target = THROUGHPUT) -> Metric:
     """Records, or bytes, per second."""
-    return Metric("throughput", "throughput", unit, Kind.THROUGHPUT, Better.HIGHER, THROUGHPUT)
+    return Metric("throughput", "throughput", unit, Kind.THROUGHPUT, Better.HIGHER, target)
 
 
 def cpu(target: Target | None, unit: str = "s/GB") -> Metric:

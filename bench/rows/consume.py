@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bench.clients import rdkafka
 from bench.clients.java import Produce
 from bench.lab import PARTITIONS
-from bench.results import CPU_CONSUME, PEAK, Metric, cpu, throughput
+from bench.results import CPU_CONSUME, OF_THE_CLIENT, PEAK, Metric, cpu, throughput
 from bench.rows.row import Row, TurnRow
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class ConsumeRow(Row):
 
     def metrics(self, scale: Scale) -> tuple[Metric, ...]:
         """The consumer's rate, and what it cost the broker."""
-        return (throughput(), cpu(CPU_CONSUME), PEAK)
+        return (throughput(target=OF_THE_CLIENT), cpu(CPU_CONSUME), PEAK)
 
     def measure(self, lab: Lab) -> Samples:
         """Fill one topic per broker, then alternate."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 JSON_BYTES: Final = 120
 SIDES: Final = {"Kafka": "connector", "Barnabas": "barnabas"}
-MEMORY: Final = Metric("family", "memory of Spark", "MB", Kind.MEMORY, Better.LOWER, Target(1.5))
+MEMORY: Final = Metric("family", "memory of Spark", "MB", Kind.MEMORY, Better.LOWER, Target(1.2))
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ PIPELINES: Final = (
     PipelineRow("spark-count-1k", "Spark: topic → count, 1 KB", "count", 1024, _of_1k),
     PipelineRow("spark-parquet-1k", "Spark: topic → Parquet, 1 KB", "parquet", 1024, _of_1k, 1.8),
     PipelineRow("spark-delta-1k", "Spark: topic → Delta, 1 KB", "delta", 1024, _of_1k, 1.8),
-    PipelineRow("spark-iceberg-1k", "Spark: topic → Iceberg, 1 KB", "iceberg", 1024, _of_1k, 1.8),
+    PipelineRow("spark-iceberg-1k", "Spark: topic → Iceberg, 1 KB", "iceberg", 1024, _of_1k, 3.0),
     PipelineRow("spark-count-100", "Spark: topic → count, 100 B", "count", 100, _of_100),
     PipelineRow("spark-parquet-100", "Spark: topic → Parquet, 100 B", "parquet", 100, _of_100),
     PipelineRow("spark-delta-100", "Spark: topic → Delta, 100 B", "delta", 100, _of_100),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench.clients.java import Produce
-from bench.results import CPU_PRODUCE, PEAK, Metric, cpu, throughput
+from bench.results import CPU_PRODUCE, OF_THE_CLIENT, PEAK, THROUGHPUT, Metric, Target, cpu, throughput
 from bench.rows.row import TurnRow
 
 if TYPE_CHECKING:
@@ -27,10 +27,11 @@ class ProduceRow(TurnRow):
     records: Callable[[Scale], int]
     acks: str = "1"
     unbatched: bool = False
+    target: Target = THROUGHPUT
 
     def metrics(self, scale: Scale) -> tuple[Metric, ...]:
         """The tool's own rate, and what it cost the broker: per GB, or per record where each is a request."""
-        return (throughput(), cpu(CPU_PRODUCE, "s/million" if self.unbatched else "s/GB"), PEAK)
+        return (throughput(target=self.target), cpu(CPU_PRODUCE, "s/million" if self.unbatched else "s/GB"), PEAK)
 
     def once(self, lab: Lab, broker: Broker) -> dict[str, float]:
         """Fill a new topic."""
@@ -49,6 +50,11 @@ PRODUCE = (
     ProduceRow(
         "produce-1k-all", "produce 1 KB × 6 partitions, acks=all", 6, 1024, lambda scale: scale.records_1k, "all"
     ),
-    ProduceRow("produce-100", "produce 100 B × 6 partitions, acks=1", 6, 100, lambda scale: scale.records_100),
+    ProduceRow(
+        "produce-100",
+        "produce 100 B × 6 partitions, acks=1",
+        *(6, 100, lambda scale: scale.records_100),
+        target=OF_THE_CLIENT,
+    ),
 )
 UNBATCHED = ProduceRow("unbatched", "produce 100 B, no batching", 1, 100, lambda scale: scale.unbatched, unbatched=True)

@@ -89,7 +89,7 @@ class ProducerPerfRow(ToolRow):
     title: str
     size: int
     records: Callable[[Scale], int]
-    target: Target | None = None
+    target: Target
 
     def metrics(self, scale: Scale) -> tuple[Metric, ...]:
         """The tool's own rate."""
@@ -122,7 +122,7 @@ class ConsumerPerfRow(ToolRow):
     title: str
     size: int
     records: Callable[[Scale], int]
-    target: Target | None = None
+    target: Target
 
     def metrics(self, scale: Scale) -> tuple[Metric, ...]:
         """The tool's own rate while fetching."""
@@ -143,7 +143,7 @@ class ConsumerPerfRow(ToolRow):
         return once
 
 
-def _rate(target: Target | None) -> tuple[Metric, ...]:
+def _rate(target: Target) -> tuple[Metric, ...]:
     return (Metric("throughput", "throughput", throughput().unit, Kind.THROUGHPUT, Better.HIGHER, target), _CPU)
 
 
@@ -156,7 +156,7 @@ _NOT_SLOWER: Final = Target(1.0)
 TOPICS_LIST = ListRow()
 PERF = (
     ProducerPerfRow("producer-perf-1k", "producer-perf, 1 KB", 1024, lambda scale: scale.records_1k, _NOT_SLOWER),
-    ProducerPerfRow("producer-perf-100", "producer-perf, 100 B", 100, lambda scale: scale.records_100),
+    ProducerPerfRow("producer-perf-100", "producer-perf, 100 B", 100, lambda scale: scale.records_100, _NOT_SLOWER),
     ConsumerPerfRow("consumer-perf-1k", "consumer-perf, 1 KB", 1024, lambda scale: scale.records_1k, _NOT_SLOWER),
-    ConsumerPerfRow("consumer-perf-100", "consumer-perf, 100 B", 100, lambda scale: scale.records_100),
+    ConsumerPerfRow("consumer-perf-100", "consumer-perf, 100 B", 100, lambda scale: scale.records_100, _NOT_SLOWER),
 )
