@@ -6,8 +6,7 @@ free them, as they free nearly everything, and no collection looks at them again
 after it, and it comes before that is much.
 
 What is frozen and becomes garbage in a cycle is never freed. So what lives long has no cycles when it ends: connections
-and what they wait for (`net/reply`), groups, topics. The log of a deleted partition has one, of 4 KB: it is lost if the
-log was there at a full collection, of which there is one for 150,000 objects more than there were.
+and what they wait for (`net/reply`), groups, topics, logs (`storage/log/part`).
 
 A large load (`loading`) is frozen without a collection, which would take too long. With it is frozen what is garbage at
 that moment, so only large loads are worth it.

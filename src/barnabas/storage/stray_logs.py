@@ -45,6 +45,13 @@ class StrayLogs:
         self._strays.setdefault(stray.key, []).append(stray)
         return stray
 
+    def _forget(self, stray: Stray) -> None:
+        """Count a log as set aside no more, and leave nothing of it: topics come and go as long as the broker runs."""
+        found = self._strays[stray.key]
+        found.remove(stray)
+        if not found:
+            del self._strays[stray.key]
+
     def find_in(self, store: LogDirectory, names: Iterable[str]) -> None:
         """Add those of a log directory's entries that were set aside before the broker started."""
         found = [stray for name in names if (stray := strays.find_stray(store, name, self._delete_delay_ms))]
@@ -80,7 +87,7 @@ class StrayLogs:
         if stray.path != path:
             self.clear_away(tp, stray.store, path)
             stray.store.files.rename(stray.path, path)
-        self._strays[stray.key].remove(stray)
+        self._forget(stray)
         return stray._replace(offsets=known)
 
     def give_back(self, stray: Stray, path: str) -> None:
@@ -128,25 +135,24 @@ class StrayLogs:
         left = Stray(new_path, store, tp.topic, tp.partition, found, self._delete_delay_ms)
         known = [each for each in self._strays.get(left.key, ()) if each.path == path]
         for each in known:
-            self._strays[left.key].remove(each)
+            self._forget(each)
         self.add(known[0]._replace(path=new_path) if known else left)
 
     def delete(self, stray: Stray, now_ms: int) -> bool:
         """Have a log removed for good, after file.delete.delay.ms; False if it was taken back, or cannot be renamed."""
-        found = self._strays.get(stray.key, [])
-        if stray not in found:
+        if stray not in self._strays.get(stray.key, ()):
             return False
         path = f"{stray.store.path}/{moved_name(TopicPartition(stray.topic, stray.partition), 'delete')}"
         try:
             stray.store.check_removable()
             stray.store.files.rename(stray.path, path)
         except FileNotFoundError:  # an operator was faster
-            found.remove(stray)
+            self._forget(stray)
             return False
         except (BarnabasError, OSError) as error:
             logger.error("%s could not be renamed to %s: %s. It stays set aside.", stray.path, path, error)
             return False
-        found.remove(stray)
+        self._forget(stray)
         stray.store.discard((path,), now_ms + stray.delete_delay_ms, is_dir=True)
         return True
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -235,6 +237,32 @@ def test_a_deleted_partition_goes_at_once_and_its_files_later(
     clock.advance(1000)
     assert manager.delete_due(clock.now_ms()) == 1
     assert not moved.exists()
+
+
+def test_nothing_is_left_in_memory_of_a_deleted_partition(start: Callable[..., LogManager], clock: ManualClock) -> None:
+    """Without a collection: what has outlived one is frozen, and no later one would free it."""
+    manager = start()
+    log = manager.create(TP, TOPIC_ID, CONFIG)
+    append(log, batch(2), batch(2))
+    assert log.read(0, 1000, 4, True).size
+    manager.flush_through(log, 4).result(30)
+    gone = weakref.ref(log)
+    read, make_next_file = log.read, log.appender.make_next_file
+    gc.disable()
+    try:
+        stray = manager.set_aside(log)
+        assert stray is not None
+        assert manager.delete_stray(stray)
+        del log
+        wait_until(lambda: gone() is None, "the log to be freed")
+    finally:
+        gc.enable()
+    clock.advance(3600)
+    assert manager.delete_due(clock.now_ms()) == 1
+    assert manager._strays._strays == {}
+    with pytest.raises(UnknownTopicOrPartition):
+        read(0, 1000, 4, True)
+    make_next_file()
 
 
 def test_leftover_directories(start: Callable[..., LogManager], tmp_path: Path, clock: ManualClock) -> None:

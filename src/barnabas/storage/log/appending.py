@@ -23,6 +23,7 @@ from barnabas.protocol.records.batch import (
     BatchHeader,
     HeaderFields,
 )
+from barnabas.storage.log.part import LogPart
 from barnabas.storage.log.runs import Run, read_run, run_of
 from barnabas.storage.producers.replaying import aborted_by
 from barnabas.storage.producers.state import MAX_SEQUENCE
@@ -47,13 +48,13 @@ class AppendInfo(NamedTuple):
     duplicate: bool
 
 
-class Appender:
+class Appender(LogPart):
     """Appends to one log, on the event loop."""
 
-    __slots__ = ("_log", "max_batch")
+    __slots__ = ("max_batch",)
 
     def __init__(self, log: Log) -> None:
-        self._log = log
+        super().__init__(log)
         self.max_batch = log.config.segment_bytes
         """No batch may have more bytes; follows the log's settings."""
 
@@ -245,7 +246,9 @@ class Appender:
 
         If that fails, or is not done when the file is needed, the append makes it, and says what is wrong.
         """
-        log = self._log
+        log = self._ref()
+        if log is None:  # deleted meanwhile
+            return
         segments = log.loaded
         if segments is None or segments.next_file is not None or log.store.failed is not None:
             return
@@ -276,7 +279,7 @@ class Appender:
         if segments.is_making_file:
             raise StorageFailed(f"the first file of {log.path} is being made: try again")
         if segments.cut_unsynced:
-            log.store.background(log.durability.try_flush)
+            log.store.background(lambda: log.durability.try_flush())  # which holds the log
             raise StorageFailed(
                 f"{log.path} was truncated, and the truncation is not on disk yet. It is synced again now: try again"
             )

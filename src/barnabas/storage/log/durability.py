@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.model.errors import StorageFailed
 from barnabas.storage.log.flushing import Flusher, FlushPlan
+from barnabas.storage.log.part import LogPart
 
 if TYPE_CHECKING:
     from barnabas.storage.log.log import Log
@@ -24,13 +25,13 @@ logger = logging.getLogger(__name__)
 _FLUSH_TRIES: Final = 5
 
 
-class Durability:
+class Durability(LogPart):
     """Flushes one log."""
 
-    __slots__ = ("_log", "closed_at", "flusher", "last_flush_ms", "lock")
+    __slots__ = ("closed_at", "flusher", "last_flush_ms", "lock")
 
     def __init__(self, log: Log) -> None:
-        self._log = log
+        super().__init__(log)
         self.lock = threading.Lock()
         """Held by whoever flushes, cuts the log or removes its old segments; never asked for with the log's lock."""
         self.flusher = Flusher(log.store, log.path)

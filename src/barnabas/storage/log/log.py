@@ -75,6 +75,7 @@ class Log:
     """One partition's log."""
 
     __slots__ = (
+        "__weakref__",
         "_reader",
         "_topic_id",
         "append",

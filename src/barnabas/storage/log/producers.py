@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.model.errors import ApiError, OutOfOrderSequence
 from barnabas.protocol.records.batch import CONTROL, HEADER_SIZE, TRANSACTIONAL
+from barnabas.storage.log.part import LogPart
 from barnabas.storage.producers.recall import ReadBackNeeded, read_back
 from barnabas.storage.producers.replaying import replay
 from barnabas.storage.producers.snapshots import Snapshots
@@ -30,17 +31,17 @@ RECALLED_AT_ONCE: Final = 500
 """Producers that are filled up while the log is locked."""
 
 
-class LogProducers:
+class LogProducers(LogPart):
     """The producers and transactions of one log.
 
     The methods in the first part load the log and take its lock; those in the second are for the log's other parts,
     which have the lock.
     """
 
-    __slots__ = ("_log", "ended", "first_unstable_offset", "has_aborted", "snapshots", "states")
+    __slots__ = ("ended", "first_unstable_offset", "has_aborted", "snapshots", "states")
 
     def __init__(self, log: Log) -> None:
-        self._log = log
+        super().__init__(log)
         self.states = ProducerStates()
         self.snapshots = Snapshots(log.store.files, log.path)
         self.ended: list[CompletedTransaction] = []

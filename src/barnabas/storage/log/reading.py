@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, TypeVar
 from barnabas.model.errors import ApiError, OffsetOutOfRange, StorageFailed
 from barnabas.model.remedies import Remedy, RemedyKind
 from barnabas.storage.log import search
+from barnabas.storage.log.part import LogPart
 from barnabas.storage.segments.segments import NOTHING, aborted_transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.storage.log.log import Log
     from barnabas.storage.log.search import TimestampOffset
     from barnabas.storage.segments.segment import Segment
     from barnabas.storage.segments.segments import ReadResult, Segments
@@ -26,13 +26,10 @@ if TYPE_CHECKING:
 _Found = TypeVar("_Found")
 
 
-class LogReader:
+class LogReader(LogPart):
     """Reads one log; changes nothing."""
 
-    __slots__ = ("_log",)
-
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    __slots__ = ()
 
     def read(
         self,
