@@ -1,11 +1,12 @@
-"""The least that a broker could do, as a program: receive, append and answer; or receive and send from a file.
+"""The least that a broker could do, as a program: receive, append and answer; send from a file; or pass on.
 
 No frame is looked into beyond its size, nothing is checked or remembered: these are the system calls of such requests
 and the loop that makes them. What a broker reaches of its rate says what all the rest costs.
 
 `python floor.py LISTENER append FOLDER PIECES` appends each request in so many pieces to as many files, `python
-floor.py LISTENER send FILE SIZE` answers each request with the beginning of a file. The listener is the descriptor of a
-socket that is open already.
+floor.py LISTENER send FILE SIZE` answers each request with the beginning of a file, and `python floor.py LISTENER
+relay` lets Fetch requests wait until another request comes, and answers one of them with as many bytes. The listener is
+the descriptor of a socket that is open already.
 """
 
 from __future__ import annotations
@@ -16,8 +17,12 @@ import socket
 import subprocess
 import sys
 from abc import ABC, abstractmethod
+from collections import deque
 from pathlib import Path
-from typing import Final, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _RECEIVED: Final = 1 << 20
 _SOCKET_BUFFER: Final = 102_400
@@ -25,13 +30,15 @@ _SOCKET_BUFFER: Final = 102_400
 _ANSWER: Final = 60
 _PER_PIECE: Final = 30
 """Bytes of an answer to a Produce, about."""
+_FETCH: Final = b"\0\1"
+"""The key of a Fetch request, which begins it."""
 
 
 class Floor:
-    """The program, on a core; a context manager that ends it."""
+    """The program, on some cores; a context manager that ends it."""
 
-    def __init__(self, core: int, *words: str) -> None:
-        self._words = ["taskset", "-c", str(core), sys.executable, __file__], words
+    def __init__(self, cores: Iterable[int], *words: str) -> None:
+        self._words = ["taskset", "-c", ",".join(map(str, cores)), sys.executable, __file__], words
         self.port = 0
 
     def __enter__(self) -> Self:
@@ -148,9 +155,33 @@ class Sending(Line):
         return False
 
 
+class Relaying(Line):
+    """Fetch requests, and others, each of which answers one that waits."""
+
+    _waiting: ClassVar[deque[Relaying]] = deque()
+    _sizes: ClassVar[deque[int]] = deque()
+    """Of requests that came before somebody waited."""
+    _answer: ClassVar[bytes] = (_ANSWER + _PER_PIECE).to_bytes(4, "big") + bytes(_ANSWER + _PER_PIECE)
+
+    def take(self, frame: memoryview) -> None:
+        """Wait, or wake who waits and answer."""
+        if bytes(frame[4:6]) == _FETCH:
+            self._waiting.append(self)
+        else:
+            self._sizes.append(len(frame) - 4)
+        while self._waiting and self._sizes:
+            size = self._sizes.popleft()
+            self._waiting.popleft().socket.send(size.to_bytes(4, "big") + bytes(size))
+        if bytes(frame[4:6]) != _FETCH:
+            self.socket.send(self._answer)
+
+    def answer(self, count: int) -> None:
+        """Each was answered when it was taken."""
+
+
 def main(descriptor: str, kind: str, *words: str) -> None:
     """Serve until killed."""
-    make = {"append": Appending, "send": Sending}[kind]
+    make = {"append": Appending, "send": Sending, "relay": Relaying}[kind]
     listener = socket.socket(fileno=int(descriptor))
     listener.setblocking(False)
     epoll = select.epoll()

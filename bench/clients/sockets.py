@@ -14,6 +14,7 @@ from bench.clients import wire
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
 
 _OK: Final = b"\0\0"
 
@@ -103,6 +104,28 @@ def pipeline(port: int, request: bytes, error: slice, total: int, in_flight: int
             if answered + in_flight < total:
                 connection.sendall(request)
         return Load(total, time.perf_counter() - started, time.thread_time() - cpu)
+
+
+def deliveries(port: int, fetch: Callable[[int], bytes], produce: bytes, count: int, per_second: float) -> list[float]:
+    """Seconds from a Produce to the answer of the Fetch that waits for its record, at a steady pace.
+
+    `fetch` is the request that waits for the record at an offset; the first one is at 0.
+    """
+    samples = []
+    with wire.connect(port) as producer, wire.connect(port) as consumer:
+        due = time.perf_counter()
+        for offset in range(count):
+            consumer.sendall(fetch(offset))
+            due += 1 / per_second
+            time.sleep(max(0.0, due - time.perf_counter()))
+            started = time.perf_counter()
+            producer.sendall(produce)
+            answer = wire.receive(consumer)
+            samples.append(time.perf_counter() - started)
+            if any(answer[wire.FETCH_BY_ID_ERROR]) or len(answer) < len(produce) // 2:
+                raise RuntimeError(f"a fetch at {offset} was answered {answer.hex()}")
+            wire.receive(producer)
+    return samples
 
 
 def _requests(topic: str, partitions: int, value: bytes) -> list[bytes]:

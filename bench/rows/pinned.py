@@ -171,7 +171,7 @@ class PinnedRow(TurnRow):
             if kind == "send":
                 place = folder / "sent"
                 place.write_bytes(bytes(int(size)))
-            with Floor(_BROKER_CORE, kind, str(place), size) as floor, Flood(floor.port, clients) as flood:
+            with Floor((_BROKER_CORE,), kind, str(place), size) as floor, Flood(floor.port, clients) as flood:
                 flood.run(lab.scale.pinned_seconds * _WARM_UP)
                 return flood.run(lab.scale.pinned_seconds * _WARM_UP)
         finally:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from bench.clients.flood import Flood
 from bench.clients.flood_requests import Repeated
+from bench.clients.sockets import deliveries
 from bench.floor import Floor
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ FRAME = (96).to_bytes(4, "big") + b"f" * 96
 NOWHERE = slice(0)
 
 
-def core() -> int:
-    return min(os.sched_getaffinity(0))
+def core() -> tuple[int]:
+    return (min(os.sched_getaffinity(0)),)
 
 
 @contextmanager
@@ -114,3 +115,9 @@ def test_a_connection_whose_requests_nobody_reads_does_not_hold_up_another() -> 
             flood.run(10)
         server.join()
     assert answered_meanwhile == 20
+
+
+def test_the_relay_answers_who_waits_with_as_many_bytes_as_came() -> None:
+    fetch, produce = ((60).to_bytes(4, "big") + key + bytes(58) for key in (b"\0\1", b"\0\0"))
+    with Floor(core(), "relay") as floor:
+        assert len(deliveries(floor.port, lambda offset: fetch, produce, 20, 1000.0)) == 20
