@@ -2,6 +2,8 @@
 
 Plain sockets with requests of 16 KB, the size of a Java producer's batch, so that the broker is the limit. Unlike other
 rows this one measures one broker after the other: the page cache is to hold the large partition whole, not two halves.
+
+The kernel slows down whoever has written much: how much, is told by a program that only makes the same writes.
 """
 
 from __future__ import annotations
@@ -16,10 +18,12 @@ from typing import TYPE_CHECKING, Final
 
 from bench.clients import sockets, wire
 from bench.lab import say, show
-from bench.results import Better, Kind, Metric, percentile, throughput
+from bench.results import Better, Kind, Metric, Target, percentile, throughput
 from bench.rows.row import Row
 
 if TYPE_CHECKING:
+    from io import FileIO
+
     from bench.brokers import Broker
     from bench.lab import Lab, Samples, Scale
 
@@ -28,6 +32,7 @@ _RECORDS: Final = 15
 _APPEND: Final = 256_000_000
 """Bytes per repetition."""
 _FETCH: Final = 16_384
+_FLAT: Final = Target(0.85, relative=False)
 
 
 class GrowthRow(Row):
@@ -37,8 +42,13 @@ class GrowthRow(Row):
     title = "growth of one partition"
 
     def metrics(self, scale: Scale) -> tuple[Metric, ...]:
-        """Append rate and seek time at each size."""
-        return tuple(metric for size in scale.sizes_gb for metric in _metrics(f"{size:g}"))
+        """Append rate and seek time at each size, and how much of its rate a broker keeps."""
+        small, large = scale.sizes_gb
+        flat = f"append at {large:g} GB to that at {small:g}"
+        return (
+            *(metric for size in scale.sizes_gb for metric in _metrics(f"{size:g}")),
+            Metric("flat", flat, "times", Kind.THROUGHPUT, Better.HIGHER, _FLAT, "rate that is kept while it grows"),
+        )
 
     def measure(self, lab: Lab) -> Samples:
         """One broker after the other."""
@@ -47,6 +57,8 @@ class GrowthRow(Row):
             with lab.turn(broker), lab.topic(broker, 1) as topic:
                 samples[broker.name] = self._measure(lab, broker, topic)
         self._note_growth(lab, samples)
+        if all("flat" in values for repetitions in samples.values() for values in repetitions):
+            lab.note(f"A program that only makes the same writes keeps {keeps_bare(lab):.2f}× its rate of appending.")
         return samples
 
     def _measure(self, lab: Lab, broker: Broker, topic: str) -> list[dict[str, float]]:
@@ -82,6 +94,10 @@ class GrowthRow(Row):
                     merged[repetition] |= values
                 show(self.name, broker.name, repetition, values, self.metrics(lab.scale), counts=repetition >= 0)
                 os.sync()
+        small, large = (f"append-{gigabytes:g}" for gigabytes in lab.scale.sizes_gb)
+        for values in merged:
+            if large in values:
+                values["flat"] = values[large] / values[small]
         lab.expect_records(broker, topic, 1, stored * _RECORDS)
         return merged
 
@@ -98,6 +114,36 @@ class GrowthRow(Row):
             )
             parts.append(f"{name} appends at {append:.2f}× its rate and seeks in {seek:.2f}× its time")
         lab.note(f"From {small} to {large} GB: {', '.join(parts)}.")
+
+
+def keeps_bare(lab: Lab) -> float:
+    """The rate of writes of a batch to a file of the large size, over that to a file of the small one."""
+    batch = wire.batch([_RECORD] * _RECORDS)
+    path = lab.folder / "bare"
+    rates = []
+    try:
+        with path.open("wb", buffering=0) as file:
+            for gigabytes in lab.scale.sizes_gb:
+                size = int(gigabytes * 1e9)
+                _write(file, batch, size - file.tell())
+                os.sync()
+                turns = []
+                for _ in range(lab.scale.discarded + lab.scale.repetitions):
+                    turns.append(_write(file, batch, min(_APPEND, size)))
+                    os.sync()
+                rates.append(median(turns[lab.scale.discarded :]))
+    finally:
+        path.unlink(missing_ok=True)
+    small, large = rates
+    return large / small
+
+
+def _write(file: FileIO, batch: bytes, size: int) -> float:
+    """Bytes per second."""
+    started, count = time.perf_counter(), size // len(batch)
+    for _ in range(count):
+        file.write(batch)
+    return count * len(batch) / (time.perf_counter() - started)
 
 
 def _metrics(size: str) -> tuple[Metric, ...]:

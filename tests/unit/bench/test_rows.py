@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
 import pytest
 from bench.lab import FULL, QUICK, Scale
 from bench.results import Kind
 from bench.rows import ROWS
+from bench.rows.growth import keeps_bare
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_names_and_titles_are_taken_once() -> None:
@@ -23,3 +31,9 @@ def test_metrics_of_a_row_can_be_told_apart(scale: Scale) -> None:
         for kind in Kind:
             captions = [metric.caption or row.title for metric in shown if metric.kind is kind]
             assert len(set(captions)) == len(captions), f"{row.name}: the picture has {kind} twice under one name"
+
+
+def test_a_program_that_only_writes_leaves_nothing(tmp_path: Path) -> None:
+    lab: Any = SimpleNamespace(folder=tmp_path, scale=replace(QUICK, sizes_gb=(0.0005, 0.001)))
+    assert keeps_bare(lab) > 0
+    assert not list(tmp_path.iterdir())

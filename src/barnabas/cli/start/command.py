@@ -192,6 +192,7 @@ def _next_steps(plan: SecurePlan, bootstrap_servers: str) -> str:
 
 def start_all_in_background(brokers: Sequence[tuple[Path, list[str]]]) -> None:
     """Start one broker after the other; where one cannot start, those that this command has started end again."""
+    from barnabas.cli.common.failures import Failed
     from barnabas.cli.start import service, several
 
     begun: list[Path] = []
@@ -199,8 +200,10 @@ def start_all_in_background(brokers: Sequence[tuple[Path, list[str]]]) -> None:
         for folder, words in brokers:
             start_in_background(words, folder)
             begun.append(folder)
-    except BaseException:
-        list(service.stop_together(begun, several.STOP_SECONDS))
+    except BaseException as error:
+        for _, result in service.stop_together(begun, several.STOP_SECONDS):
+            if isinstance(result, Failed):
+                raise result from error
         raise
 
 
