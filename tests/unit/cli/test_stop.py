@@ -111,10 +111,10 @@ def test_all_brokers_are_told_before_one_is_waited_for(run: Run, tmp_path: Path)
         words = [sys.executable, "-c", END_TOGETHER, str(tmp_path), str(number), "2"]
         children.append(subprocess.Popen(words))
         (folder / "barnabas.pid").write_text(str(children[-1].pid))
+    reaper = threading.Thread(target=lambda: [child.wait() for child in children])
+    reaper.start()
     try:
         wait_until(lambda: len(list(tmp_path.glob("ready-*"))) == 2, "both to be ready")
-        reaper = threading.Thread(target=lambda: [child.wait() for child in children])
-        reaper.start()
         result = run("stop", "--data", tmp_path, "--timeout", "20")
         assert (result.exit_code, result.stderr) == (0, "")
         assert result.stdout.count("Stopped the broker on") == 2

@@ -73,6 +73,11 @@ def test_all_brokers_are_told_to_stop_before_one_is_waited_for(tmp_path: Path, m
 
     monkeypatch.setattr(several, "STOP_SECONDS", 20.0)
     children = [Patient(number, [], 0) for number in range(2)]
-    wait_until(lambda: len(list(tmp_path.glob("ready-*"))) == 2, "both to be ready")
-    several._end(children)
-    assert [child.code for child in children] == [0, 0], "none was killed"
+    try:
+        wait_until(lambda: len(list(tmp_path.glob("ready-*"))) == 2, "both to be ready")
+        several._end(children)
+        assert [child.code for child in children] == [0, 0], "none was killed"
+    finally:
+        for child in children:
+            child._process.kill()
+            child._process.wait()
