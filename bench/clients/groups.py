@@ -41,6 +41,8 @@ _REBALANCING: Final = (27).to_bytes(2, "big")
 NOT_YET: Final = {14, 15, 16}
 """Errors of a coordinator that is not there yet."""
 _MINUTE: Final = i32Timedelta.parse(timedelta(minutes=1))
+_NOT_GIVEN: Final = i32Timedelta.parse(timedelta(milliseconds=-1))
+_NO_TOPIC: Final = TopicName("no-such-topic")
 _DEADLINE: Final = 60.0
 
 
@@ -161,6 +163,7 @@ class ConsumerGroup:
             _Member(connection, group, topic, f"member-{number:03}") for number, connection in enumerate(connections)
         ]
         self._guest = _Member(self._stack.enter_context(wire.connect(port)), group, topic, "guest")
+        self._subscribes_to_more = False
         for member in self._members:
             member.join()
         self._settle(self._members)
@@ -174,6 +177,24 @@ class ConsumerGroup:
         self._guest.leave()
         self._settle(self._members)
         return seconds
+
+    def visit(self) -> None:
+        """Let one more member join, and leave at once."""
+        self._guest.join()
+        self._guest.leave()
+
+    def raise_epoch(self) -> None:
+        """Let the last member subscribe to a topic that does not exist, or no more, and all others hear of the epoch.
+
+        No partition moves.
+        """
+        *others, last = self._members
+        self._subscribes_to_more = not self._subscribes_to_more
+        last.subscribe(*[_NO_TOPIC] * self._subscribes_to_more)
+        for member in others:
+            member.send()
+            if not member.receive() or member.epoch != last.epoch:
+                raise RuntimeError(f"a member of {self._group} did not hear of epoch {last.epoch}")
 
     def heartbeat(self) -> None:
         """A heartbeat of the first member, while nothing happens."""
@@ -221,7 +242,12 @@ class _Member:
 
     def join(self) -> None:
         self.epoch = 0
-        self._connection.sendall(self._frame(i32(0), (), joining=True))
+        self._connection.sendall(self._frame(i32(0), (), (self._topic,), _MINUTE))
+        self.receive()
+
+    def subscribe(self, *more: TopicName) -> None:
+        """Subscribe to more topics than the group's."""
+        self._connection.sendall(self._in_this_epoch(self._frame(_MARK, None, (self._topic, *more))))
         self.receive()
 
     def leave(self) -> None:
@@ -252,7 +278,11 @@ class _Member:
         return True
 
     def _frame(
-        self, epoch: i32, places: tuple[tuple[UUID | None, tuple[i32, ...]], ...] | None, *, joining: bool = False
+        self,
+        epoch: i32,
+        places: tuple[tuple[UUID | None, tuple[i32, ...]], ...] | None,
+        topics: tuple[TopicName, ...] | None = None,
+        timeout: i32Timedelta = _NOT_GIVEN,
     ) -> bytes:
         owned = None
         if places is not None:
@@ -264,8 +294,8 @@ class _Member:
                 group_id=self._group,
                 member_id=self._name,
                 member_epoch=epoch,
-                rebalance_timeout=_MINUTE if joining else i32Timedelta.parse(timedelta(milliseconds=-1)),
-                subscribed_topic_names=(self._topic,) if joining else None,
+                rebalance_timeout=timeout,
+                subscribed_topic_names=topics,
                 topic_partitions=owned,
             )
         )

@@ -1,7 +1,7 @@
 """The requests that a broker gets all day, one at a time: each story makes the same exchange again and again.
 
 A story is a context manager: it opens its connections to the broker that leads a topic's partitions, and gives a
-function that makes one exchange and checks its answer.
+function that makes one exchange, or a few that belong together, and checks the answers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from bench.clients.shares import ShareFrames, ShareWorker
 if TYPE_CHECKING:
     import socket
 
-Once = Callable[[], None]
+Once = Callable[[], object]
 Story = Callable[[int, str], AbstractContextManager[Once]]
 
 RECORD: Final = [b"x" * 100]
@@ -236,6 +236,34 @@ def heartbeat_consumer(port: int, topic: str) -> Iterator[Once]:
 
 
 @contextmanager
+def heartbeat_epoch(port: int, topic: str) -> Iterator[Once]:
+    """ConsumerGroupHeartbeats of five members that only learn of a new epoch, and that of a sixth which raises it."""
+    with closing(groups.ConsumerGroup(port, topic, topic, PARTITIONS)) as group:
+        yield group.raise_epoch
+
+
+@contextmanager
+def join_consumer(port: int, topic: str) -> Iterator[Once]:
+    """ConsumerGroupHeartbeats of a member that joins a group of one, and leaves."""
+    with closing(groups.ConsumerGroup(port, topic, topic, 1)) as group:
+        yield group.visit
+
+
+@contextmanager
+def rebalance_consumer(port: int, topic: str) -> Iterator[Once]:
+    """A rebalance of the consumer protocol: a sixth member joins, takes a partition of six over, and leaves."""
+    with closing(groups.ConsumerGroup(port, topic, topic, PARTITIONS - 1)) as group:
+        yield group.rebalance
+
+
+@contextmanager
+def rebalance_classic(port: int, topic: str) -> Iterator[Once]:
+    """A rebalance of the classic protocol: six members join and sync."""
+    with closing(groups.ClassicGroup(port, topic, topic, PARTITIONS)) as group:
+        yield group.rebalance
+
+
+@contextmanager
 def heartbeat_share(port: int, topic: str) -> Iterator[Once]:
     """A ShareGroupHeartbeat that brings nothing new."""
     with ShareGroup(port, topic, topic, 1) as group:
@@ -323,6 +351,10 @@ STORIES: Final[dict[str, Story]] = {
         offset_commit,
         heartbeat_classic,
         heartbeat_consumer,
+        heartbeat_epoch,
+        join_consumer,
+        rebalance_classic,
+        rebalance_consumer,
         heartbeat_share,
         share_fetch,
         share_acknowledge,

@@ -19,13 +19,18 @@ if TYPE_CHECKING:
     from bench.brokers import Broker
     from bench.lab import Lab, Samples, Scale
 
-_SIZES: Final = (1, 10, 100)
+_SIZES: Final = (1, 10, 100, 1_000)
+_FEWEST_PARTITIONS: Final = 100
+"""Of a topic that is read; larger groups read one with a partition for each member."""
+_LARGE: Final = 100
+"""Members of a group from which on fewer rebalances are measured, the more it has, but three."""
+_FEWEST: Final = 3
 _COMMITTERS: Final = 50
 
 
 @dataclass(frozen=True)
 class RebalanceRow(TurnRow):
-    """Groups of one, ten and a hundred members: the time until every member has its partitions again."""
+    """Groups of one, ten, a hundred and a thousand members: the time until every member has its partitions again."""
 
     name: str
     title: str
@@ -36,11 +41,11 @@ class RebalanceRow(TurnRow):
         return tuple(
             Metric(
                 f"members-{size}",
-                f"{size} member{'s' if size > 1 else ''}",
+                f"{size:,} member{'s' if size > 1 else ''}",
                 "ms",
                 Kind.LATENCY,
                 Better.LOWER,
-                caption=f"{self.title}, {size}",
+                caption=f"{self.title}, {size:,}",
             )
             for size in _SIZES
         )
@@ -48,13 +53,14 @@ class RebalanceRow(TurnRow):
     def once(self, lab: Lab, broker: Broker) -> dict[str, float]:
         """A new group of each size, and its rebalances; the middle one counts."""
         values = {}
-        with lab.topic(broker, max(_SIZES)) as topic:
-            for size in _SIZES:
-                name = f"{self.name}-{size}-{time.monotonic_ns()}"
+        for size in _SIZES:
+            name = f"{self.name}-{size}-{time.monotonic_ns()}"
+            with lab.topic(broker, max(size, _FEWEST_PARTITIONS)) as topic:
                 groups.wait_for_coordinator(broker.port, name)
                 with closing(self.kind(broker.port, name, topic, size)) as group:
                     group.rebalance()
-                    values[f"members-{size}"] = median(group.rebalance() for _ in range(lab.scale.rebalances)) * 1e3
+                    times = max(lab.scale.rebalances * _LARGE // max(size, _LARGE), _FEWEST)
+                    values[f"members-{size}"] = median(group.rebalance() for _ in range(times)) * 1e3
         return values
 
 
