@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from itertools import permutations
 from typing import Final
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -29,9 +30,11 @@ from barnabas.protocol.coordinator_records import (
     Value,
     decode,
     encode,
+    encode_by_schema,
 )
+from barnabas.protocol.coordinator_records.by_hand import PACKERS
 from barnabas.protocol.coordinator_records.member_metadata import packed_by_hand
-from barnabas.protocol.coordinator_records.schemas import MEMBER_METADATA
+from barnabas.protocol.coordinator_records.schemas import MEMBER_METADATA, RECORD_TYPES
 
 TEXT: Final = st.text(st.characters(exclude_categories=["Cs"]), max_size=50)
 INT8: Final = st.integers(-(2**7), 2**7 - 1)
@@ -156,6 +159,57 @@ def test_damaged_bytes_only_raise(record: CoordinatorRecord, data: st.DataObject
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     with suppress(InvalidRecord):
         decode(bytes(damaged[: len(key)]), None if value is None else bytes(damaged[len(key) :]))
+
+
+@given(RECORDS)
+def test_records_are_packed_by_hand_as_by_their_schemas(record: CoordinatorRecord) -> None:
+    if isinstance(record.key, OffsetCommitKey):
+        return
+    (record_type,) = (each for each in RECORD_TYPES if each.key.of is type(record.key))
+    key_by_schema = bytearray(record_type.number.to_bytes(2, "big"))
+    record_type.key.write(key_by_schema, record.key, False)
+    value = None if record.value is None else encode_by_schema(record_type.value, record.value)
+    assert encode(record) == (bytes(key_by_schema), value)
+
+
+@given(st.data())
+def test_all_values_that_are_packed_by_hand_are_compared(data: st.DataObject) -> None:
+    assert PACKERS.keys() <= {type(data.draw(value)) for _, value in PAIRS}
+
+
+@pytest.mark.parametrize("sizes", [(126, 127, 128), (31, 32, 16_383), (8_191, 8_192, 32_767)])
+def test_long_texts_and_assignments_are_packed_as_by_their_schemas(sizes: tuple[int, ...]) -> None:
+    for size in sizes:
+        topic = UUID(int=size)
+        for value in (
+            ConsumerGroupMemberMetadataValue("x" * size, None, "ä" * (size // 2), "", ("x" * size,), "", 1, None),
+            coordinator_records.ConsumerGroupCurrentMemberAssignmentValue(
+                1, 0, 0, (CurrentTopicPartitions(topic, tuple(range(size)), (7,) * size),), ()
+            ),
+            coordinator_records.ConsumerGroupTargetAssignmentMemberValue(
+                (TargetTopicPartitions(topic, tuple(range(size))),)
+            ),
+        ):
+            (record_type,) = (each for each in RECORD_TYPES if each.value.of is type(value))
+            key = record_type.key.of("group", "x" * size)
+            assert encode(CoordinatorRecord(key, value))[1] == encode_by_schema(record_type.value, value)
+            assert decode(*encode(CoordinatorRecord(key, value))) == CoordinatorRecord(key, value)
+
+
+def test_a_name_that_is_too_long_for_a_record_is_refused() -> None:
+    long = "x" * 32_768
+    for key in (
+        coordinator_records.ConsumerGroupMetadataKey(long),
+        coordinator_records.ConsumerGroupMemberMetadataKey("", long),
+    ):
+        with pytest.raises(InvalidRecord, match="no more than"):
+            encode(CoordinatorRecord(key, None))
+    for place in range(4):
+        texts = ["", "", "", ""]
+        texts[place] = long
+        value = ConsumerGroupMemberMetadataValue(texts[0], texts[1], texts[2], texts[3], (), None, 1, None)
+        with pytest.raises(InvalidRecord, match="no more than"):
+            encode(CoordinatorRecord(coordinator_records.ConsumerGroupMemberMetadataKey("", ""), value))
 
 
 @given(MEMBERS)

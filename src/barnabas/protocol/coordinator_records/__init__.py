@@ -10,7 +10,8 @@ from typing import Final
 
 from barnabas.model.errors import InvalidRecord
 from barnabas.protocol.coordinator_records import offset_commit
-from barnabas.protocol.coordinator_records.fields import Cursor
+from barnabas.protocol.coordinator_records.by_hand import PACKERS, pack_key
+from barnabas.protocol.coordinator_records.fields import Cursor, Schema
 from barnabas.protocol.coordinator_records.messages import (
     ClassicMemberMetadata,
     ClassicProtocol,
@@ -107,6 +108,7 @@ __all__ = [
     "Value",
     "decode",
     "encode",
+    "encode_by_schema",
 ]
 
 _BY_NUMBER: Final = {record_type.number: record_type for record_type in RECORD_TYPES}
@@ -123,16 +125,22 @@ def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
             return encode_key(key), None
         raise TypeError(f"{type(value).__name__} is no value for {type(key).__name__}")
     number, key_schema, value_schema = _BY_KEY[type(key)]
-    out = bytearray(number.to_bytes(2, "big"))
-    key_schema.write(out, key, False)
+    key_bytes = pack_key(number, [getattr(key, item.name) for item in key_schema.items])
     if value is None:
-        return bytes(out), None
+        return key_bytes, None
     if not isinstance(value, value_schema.of):
         raise TypeError(f"{type(value).__name__} is no value for {type(key).__name__}")
-    version = value_schema.writes
-    value_out = bytearray(version.to_bytes(2, "big"))
-    value_schema.write(value_out, value, version >= value_schema.flexible_since)
-    return bytes(out), bytes(value_out)
+    if (pack := PACKERS.get(value_schema.of)) is not None and (packed := pack(value)) is not None:
+        return key_bytes, packed
+    return key_bytes, encode_by_schema(value_schema, value)
+
+
+def encode_by_schema(schema: Schema, value: Value) -> bytes:
+    """The bytes of a value, as its schema writes it."""
+    version = schema.writes
+    out = bytearray(version.to_bytes(2, "big"))
+    schema.write(out, value, version >= schema.flexible_since)
+    return bytes(out)
 
 
 def decode(key: bytes, value: bytes | None) -> CoordinatorRecord | None:

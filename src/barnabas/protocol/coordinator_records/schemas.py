@@ -1,7 +1,7 @@
 """Kafka's schemas of the records, as tables. Versions that Kafka 4.3.0 writes are written, all older ones are read.
 
 Committed offsets are not here: `offset_commit` packs them by hand. `member_metadata` does so with members of classic
-groups.
+groups, and `by_hand` with records of consumer groups.
 """
 
 from __future__ import annotations
