@@ -9,9 +9,10 @@ All of it is changed by `apply` alone, one record at a time; the few attributes 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.machines.groups.consumer.member import Member
+from barnabas.machines.groups.consumer.member import NO_PARTITIONS, NOTHING, Member
 from barnabas.machines.groups.consumer.states import ConsumerGroupState
 from barnabas.model.errors import (
     IllegalGeneration,
@@ -38,7 +39,7 @@ from barnabas.protocol.coordinator_records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Set
+    from collections.abc import Iterable, Mapping, Set
     from uuid import UUID
 
     from barnabas.machines.groups.assignors.spec import Partitions
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
 
 FIRST_EPOCH = 1
 """The epoch of a group that no member has joined, and of its empty target assignment."""
+
+
+_NO_OWNERS: Final[Mapping[int, str]] = MappingProxyType({})
 
 
 class ResolvedRegex(NamedTuple):
@@ -130,9 +134,9 @@ class ConsumerGroup:
             return self.targets.get(member.member_id, {})
         return self.targets.get(self.instances.get(member.instance_id, ""), {})
 
-    def owner_of(self, topic_id: UUID, partition: int) -> str | None:
-        """Who has a partition or has not given it back yet."""
-        return self._owners.get(topic_id, {}).get(partition)
+    def owners_of(self, topic_id: UUID) -> Mapping[int, str]:
+        """The partitions of a topic that a member has, or has not given back yet, with the id of that member."""
+        return self._owners.get(topic_id, _NO_OWNERS)
 
     def topics_without(self, removed: Iterable[Member], added: Iterable[Member] = ()) -> set[str]:
         """The topics subscribed by name, if some members were removed and others added."""
@@ -279,8 +283,15 @@ class ConsumerGroup:
     def _put(self, old: Member | None, new: Member | None) -> None:
         """Put a member in the place of another, and keep everything that is counted over members in step."""
         self._count(old, new)
+        has_the_same = (
+            old is not None
+            and new is not None
+            and new.assigned is old.assigned
+            and new.pending_revocation is old.pending_revocation
+        )
         if old is not None:
-            self._release(old)
+            if not has_the_same:
+                self._release(old, new)
             if old.instance_id is not None and self.instances.get(old.instance_id) == old.member_id:
                 del self.instances[old.instance_id]
         if new is None:
@@ -291,16 +302,21 @@ class ConsumerGroup:
         self.members[new.member_id] = new
         if new.instance_id is not None:
             self.instances[new.instance_id] = new.member_id
+        if has_the_same:
+            return
         for assignment in (new.assigned, new.pending_revocation):
             for topic, partitions in assignment.items():
                 self._owners.setdefault(topic, {}).update(dict.fromkeys(partitions, new.member_id))
 
-    def _release(self, member: Member) -> None:
-        for assignment in (member.assigned, member.pending_revocation):
+    def _release(self, old: Member, new: Member | None) -> None:
+        """Release what a member had and has no more."""
+        assigned, pending = (NOTHING, NOTHING) if new is None else (new.assigned, new.pending_revocation)
+        for assignment in (old.assigned, old.pending_revocation):
             for topic, partitions in assignment.items():
                 owners = self._owners.get(topic, {})
-                for partition in partitions:
-                    if owners.get(partition) == member.member_id:
+                left = assigned.get(topic, NO_PARTITIONS).keys() | pending.get(topic, NO_PARTITIONS).keys()
+                for partition in partitions.keys() - left:
+                    if owners.get(partition) == old.member_id:
                         del owners[partition]
                 if not owners:
                     self._owners.pop(topic, None)

@@ -39,6 +39,7 @@ LEAVE_STATIC_EPOCH: Final = -2
 """The member has left for a while: its partitions are kept for the next member with its instance id."""
 
 NOTHING: Final[Mapping[UUID, Mapping[int, int]]] = MappingProxyType({})
+NO_PARTITIONS: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 class Member(NamedTuple):
@@ -113,13 +114,15 @@ class Member(NamedTuple):
         )
 
     def placed_by(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> Member:
-        """The member with the assignment in a record."""
+        """The member with the assignment in a record; what it has already is the same object as before."""
+        assigned = _read_assignment(value.assigned_partitions, value.member_epoch)
+        pending = _read_assignment(value.partitions_pending_revocation, value.member_epoch)
         return self._replace(
             epoch=value.member_epoch,
             previous_epoch=value.previous_member_epoch,
             state=MemberState.of(value.state),
-            assigned=_read_assignment(value.assigned_partitions, value.member_epoch),
-            pending_revocation=_read_assignment(value.partitions_pending_revocation, value.member_epoch),
+            assigned=self.assigned if assigned == self.assigned else assigned,
+            pending_revocation=self.pending_revocation if pending == self.pending_revocation else pending,
         )
 
     def without_place(self) -> Member:

@@ -152,7 +152,7 @@ class ConsumerRebalance:
             after = Reconciliation(
                 target_epoch=target.epoch,
                 target=target.partitions,
-                owner_of=group.owner_of,
+                owners_of=group.owners_of,
                 is_subscribed=lambda topic_id: change.subscriptions.includes(member, topic_id),
                 subscription_changed=change.subscription_changed,
                 owned=owned,
@@ -169,6 +169,13 @@ class ConsumerRebalance:
             else:
                 draft.cancel_timer(key)
         return after
+
+    def follow(
+        self, group: ConsumerGroup, member: Member, owned: Partitions | None, draft: GroupDraft, now_ms: int
+    ) -> Member:
+        """Take a member that changes nothing one step towards the last target assignment, which is the group's."""
+        unchanged = SubscriptionChange(group.epoch, False, Subscriptions(self._table.image, group.resolved), False)
+        return self.reconcile(group, unchanged, self.last_target(group, member), member, owned, draft, now_ms)
 
     def remove(self, group: ConsumerGroup, members: Collection[Member], draft: GroupDraft) -> None:
         """Remove members, and raise the group epoch."""

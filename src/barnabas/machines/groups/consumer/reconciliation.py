@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.machines.groups.consumer.member import NOTHING
+from barnabas.machines.groups.consumer.member import NO_PARTITIONS, NOTHING
 from barnabas.machines.groups.consumer.states import MEMBER_TRANSITIONS, MemberState
 from barnabas.model.errors import FencedMemberEpoch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from uuid import UUID
 
     from barnabas.machines.groups.assignors.spec import Partitions
@@ -30,8 +30,8 @@ class Reconciliation:
 
     target_epoch: int
     target: Partitions
-    owner_of: Callable[[UUID, int], str | None]
-    """Who has a partition or has not given it back yet."""
+    owners_of: Callable[[UUID], Mapping[int, str]]
+    """The partitions of a topic that somebody has, or has not given back yet, with who that is."""
     is_subscribed: Callable[[UUID], bool]
     """Whether the member subscribes to a topic, whatever its target says."""
     subscription_changed: bool
@@ -83,25 +83,34 @@ class Reconciliation:
         return member.at_epoch(member.epoch, member.state, assigned, member.pending_revocation)
 
     def _towards_target(self, member: Member) -> Member:
-        kept: dict[UUID, dict[int, int]] = {}
-        revoked: dict[UUID, dict[int, int]] = {}
+        kept: dict[UUID, Mapping[int, int]] = {}
+        revoked: dict[UUID, Mapping[int, int]] = {}
         for topic, epochs in member.assigned.items():
-            target = self.target.get(topic, frozenset()) if self.is_subscribed(topic) else frozenset()
-            for partition, epoch in epochs.items():
-                (kept if partition in target else revoked).setdefault(topic, {})[partition] = epoch
+            target = self._target_of(topic)
+            if epochs.keys() <= target:
+                kept[topic] = epochs
+                continue
+            revoked[topic] = {partition: epoch for partition, epoch in epochs.items() if partition not in target}
+            if left := {partition: epoch for partition, epoch in epochs.items() if partition in target}:
+                kept[topic] = left
         if revoked and self._owns_any(revoked):
             return member.at_epoch(member.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoked)
-        waits = False
-        for topic, target in self.target.items():
-            if not self.is_subscribed(topic):
+        waits, gained = False, False
+        for topic in self.target:
+            missing = self._target_of(topic) - member.assigned.get(topic, NO_PARTITIONS).keys()
+            if not missing:
                 continue
-            own = member.pending_revocation.get(topic, {})
-            for partition in sorted(target):
-                if partition in member.assigned.get(topic, {}):
-                    continue
-                if self.owner_of(topic, partition) is None or partition in own:
-                    kept.setdefault(topic, {})[partition] = self.target_epoch
-                else:
-                    waits = True
+            owners, own = self.owners_of(topic), member.pending_revocation.get(topic, NO_PARTITIONS)
+            free = [partition for partition in sorted(missing) if partition not in owners or partition in own]
+            if free:
+                kept[topic] = {**kept.get(topic, NO_PARTITIONS), **dict.fromkeys(free, self.target_epoch)}
+                gained = True
+            waits = waits or len(free) < len(missing)
         state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
-        return member.at_epoch(self.target_epoch, state, kept, NOTHING)
+        assigned = kept if revoked or gained else member.assigned
+        return member.at_epoch(self.target_epoch, state, assigned, NOTHING)
+
+    def _target_of(self, topic: UUID) -> frozenset[int]:
+        """What the member is to have of a topic: nothing of one that it does not subscribe to."""
+        target = self.target.get(topic)
+        return target if target and self.is_subscribed(topic) else frozenset()

@@ -52,7 +52,7 @@ from barnabas.machines.groups.consumer.states import MemberState
 from barnabas.machines.groups.migration.classic_members import ClassicMembers
 from barnabas.machines.groups.migration.conversion import Conversion
 from barnabas.machines.groups.table import TimerKey
-from barnabas.machines.outcome import Draft, Outcome, Timer
+from barnabas.machines.outcome import Draft, Outcome, Timer, as_before
 from barnabas.model.errors import ApiError, GroupIdNotFound
 from barnabas.protocol.coordinator_records import (
     ConsumerGroupMetadataKey,
@@ -100,8 +100,10 @@ class ConsumerRules:
     ) -> GroupOutcome:
         """A member joins, leaves, or reports that it is alive and which partitions it has."""
         group = self._table.groups.get(request.group_id)
-        if isinstance(group, ConsumerGroup) and (member := _idle_member(group, request, asker)) is not None:
-            return self._stay(group, member, asker, now_ms)
+        if isinstance(group, ConsumerGroup) and (member := unchanged_member(group, request, asker)) is not None:
+            if member.is_reconciled_to(group.epoch):
+                return self._stay(group, member, asker, now_ms)
+            return self._follow(group, member, _owned(request), asker, now_ms)
         return self._decide(request, asker, now_ms)
 
     def _stay(
@@ -110,16 +112,27 @@ class ConsumerRules:
         """The member is alive, and nothing else has to be decided."""
         settings = self._table.settings_of(group.group_id)
         session = TimerKey(SESSION, group.group_id, member.member_id)
-        response = ConsumerGroupHeartbeatResponse(
-            throttle_time=NO_TIME,
-            error_code=ErrorCode.none,
-            member_id=member.member_id,
-            member_epoch=member.epoch,  # type: ignore[arg-type]  # it came as an i32
-            heartbeat_interval=_interval(settings.consumer_heartbeat_interval_ms),
-        )
         return Outcome(
-            replies=((asker, response),), timers=(Timer(session, now_ms + settings.consumer_session_timeout_ms),)
+            replies=((asker, _answer(member, settings, None)),),
+            timers=(Timer(session, now_ms + settings.consumer_session_timeout_ms),),
         )
+
+    def _follow(
+        self,
+        group: ConsumerGroup,
+        old: Member,
+        owned: Partitions | None,
+        asker: Asker[ConsumerGroupHeartbeatResponse],
+        now_ms: int,
+    ) -> GroupOutcome:
+        """The member is alive, and takes its next step towards the target assignment."""
+        draft: GroupDraft = Draft()
+        draft.otherwise = as_before
+        member = self._rebalance.follow(group, old, owned, draft, now_ms)
+        self._hold_session(group, member, draft, now_ms)
+        assignment = None if member.assigned == old.assigned else _assignment(member)
+        draft.reply(asker, _answer(member, self._table.settings_of(group.group_id), assignment))
+        return draft.outcome()
 
     def _decide(
         self, request: ConsumerGroupHeartbeatRequest, asker: Asker[ConsumerGroupHeartbeatResponse], now_ms: int
@@ -269,14 +282,7 @@ class ConsumerRules:
             and request.topic_partitions is not None
         )
         changed = joins or is_full or member.assigned != old.assigned
-        return ConsumerGroupHeartbeatResponse(
-            throttle_time=NO_TIME,
-            error_code=ErrorCode.none,
-            member_id=member.member_id,
-            member_epoch=i32(member.epoch),
-            heartbeat_interval=_interval(settings.consumer_heartbeat_interval_ms),
-            assignment=_assignment(member) if changed else None,
-        )
+        return _answer(member, settings, _assignment(member) if changed else None)
 
     def _group_of(
         self, found: Group | None, group_id: str, joins: bool, draft: GroupDraft, now_ms: int
@@ -344,22 +350,23 @@ class ConsumerRules:
         draft.set_timer(TimerKey(SESSION, group.group_id, member.member_id), now_ms + timeout_ms)
 
 
-def _idle_member(
+def unchanged_member(
     group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, asker: Asker[ConsumerGroupHeartbeatResponse]
 ) -> Member | None:
-    """The member, if its request has nothing new and nothing has to be done for it; None if that is not sure.
+    """The member, if its request says nothing new but which partitions it has, and the group has its target assignment.
 
-    All the rules would come to the same decision, and change nothing.
+    None if that is not sure. All the rules would come to the same decision: none of them but reconciliation would
+    change anything, and none would refuse the request.
     """
     member = group.members.get(request.member_id)
     if (
         member is not None
-        and request.member_epoch == member.epoch == group.assignment_epoch == group.epoch
+        and request.member_epoch == member.epoch
         and member.epoch > JOIN_EPOCH
-        and member.state is MemberState.STABLE
+        and group.assignment_epoch == group.epoch
+        and member.state is not MemberState.UNKNOWN
         and group.metadata_current
         and not group.regexes
-        and request.topic_partitions is None
         and request.instance_id is None
         and member.instance_id is None
         and _updated(member, request, asker) is member
@@ -415,10 +422,21 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:
     return owned
 
 
+def _answer(member: Member, settings: GroupSettings, assignment: Assignment | None) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(
+        throttle_time=NO_TIME,
+        error_code=ErrorCode.none,
+        member_id=member.member_id,
+        member_epoch=member.epoch,  # type: ignore[arg-type]  # a record has no room for any other number
+        heartbeat_interval=_interval(settings.consumer_heartbeat_interval_ms),
+        assignment=assignment,
+    )
+
+
 def _assignment(member: Member) -> Assignment:
     return Assignment(
         topic_partitions=tuple(
-            TopicPartitions(topic_id=topic, partitions=tuple(i32(partition) for partition in sorted(partitions)))
+            TopicPartitions(topic_id=topic, partitions=tuple(sorted(partitions)))  # type: ignore[arg-type]  # as above
             for topic, partitions in sorted(member.assigned.items())
         )
     )

@@ -21,7 +21,7 @@ from barnabas.machines.groups.classic.join import FIRST_VERSION_WITH_REQUIRED_ID
 from barnabas.machines.groups.classic.rules import ClassicRules
 from barnabas.machines.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from barnabas.machines.groups.consumer.checks import check_room, holder_of
-from barnabas.machines.groups.consumer.member import Member, partitions_of, replacement
+from barnabas.machines.groups.consumer.member import NO_PARTITIONS, Member, partitions_of, replacement
 from barnabas.machines.groups.consumer.rebalance import JOIN, SESSION, SYNC, compare_again
 from barnabas.machines.groups.consumer.states import MemberState
 from barnabas.machines.groups.table import TimerKey
@@ -290,9 +290,8 @@ def _check_protocol(member: Member, protocol_type: str | None, protocol_name: st
 def _waits_for_others(group: ConsumerGroup, member: Member) -> bool:
     """Whether another member still has a partition of this member's target."""
     return any(
-        partition not in member.assigned.get(topic, {}) and group.owner_of(topic, partition) is not None
+        not group.owners_of(topic).keys().isdisjoint(partitions - member.assigned.get(topic, NO_PARTITIONS).keys())
         for topic, partitions in group.targets.get(member.member_id, {}).items()
-        for partition in partitions
     )
 
 
