@@ -1,7 +1,8 @@
 """What a group coordinator keeps in `__consumer_offsets`: Kafka's record schemas, under Kafka's names.
 
-The key and value of a committed offset are named tuples, since commits are made by the thousand and a named tuple is
-made in half the time; two of them are compared by their fields alone. All others are dataclasses.
+The key and value of a committed offset, and the assignments of members, are named tuples, since they are made by the
+thousand and a named tuple is made in half the time; two of them are compared by their fields alone. All others are
+dataclasses.
 """
 
 from __future__ import annotations
@@ -177,16 +178,14 @@ class ConsumerGroupTargetAssignmentMemberKey:
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class TargetTopicPartitions:
+class TargetTopicPartitions(NamedTuple):
     """Partitions of a topic."""
 
     topic_id: UUID
     partitions: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerGroupTargetAssignmentMemberValue:
+class ConsumerGroupTargetAssignmentMemberValue(NamedTuple):
     """What a member is to read."""
 
     topic_partitions: tuple[TargetTopicPartitions, ...]
@@ -200,8 +199,7 @@ class ConsumerGroupCurrentMemberAssignmentKey:
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class CurrentTopicPartitions:
+class CurrentTopicPartitions(NamedTuple):
     """Partitions of a topic, and for each the member's epoch when it was given it."""
 
     topic_id: UUID
@@ -210,8 +208,7 @@ class CurrentTopicPartitions:
     """None in what Kafka wrote before 4.3."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerGroupCurrentMemberAssignmentValue:
+class ConsumerGroupCurrentMemberAssignmentValue(NamedTuple):
     """What a member reads, and what it was asked to give back."""
 
     member_epoch: int

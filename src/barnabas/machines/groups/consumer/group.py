@@ -9,6 +9,7 @@ All of it is changed by `apply` alone, one record at a time; the few attributes 
 from __future__ import annotations
 
 from collections import Counter
+from operator import is_
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from barnabas.machines.groups.assignors.spec import Partitions
+    from barnabas.machines.groups.consumer.member import Assignment
     from barnabas.machines.groups.table import CommitCheck
     from barnabas.protocol.coordinator_records import Key
 
@@ -269,31 +271,27 @@ class ConsumerGroup:
     def _replay_current(self, member_id: str, value: object) -> None:
         member = self.members.get(member_id)
         if isinstance(value, ConsumerGroupCurrentMemberAssignmentValue):
-            self._put(member, (member or Member(member_id=member_id)).placed_by(value))
+            if member is None:
+                self._put(member_id, None, Member(member_id=member_id).placed_by(value))
+            else:
+                self.members[member_id] = after = member.placed_by(value)
+                self._move_ownership(member_id, member, after)
         elif member is not None:
-            self._put(member, member.without_place())
+            self._put(member_id, member, member.without_place())
 
     def _replay_member(self, member_id: str, value: object) -> None:
         member = self.members.get(member_id)
         if isinstance(value, ConsumerGroupMemberMetadataValue):
-            self._put(member, (member or Member(member_id=member_id)).described_by(value))
+            self._put(member_id, member, (member or Member(member_id=member_id)).described_by(value))
         elif member is not None:
-            self._put(member, None)
+            self._put(member_id, member, None)
 
-    def _put(self, old: Member | None, new: Member | None) -> None:
-        """Put a member in the place of another, and keep everything that is counted over members in step."""
+    def _put(self, member_id: str, old: Member | None, new: Member | None) -> None:
+        """Put a member in the place of what it was, and keep everything that is counted over members in step."""
         self._count(old, new)
-        has_the_same = (
-            old is not None
-            and new is not None
-            and new.assigned is old.assigned
-            and new.pending_revocation is old.pending_revocation
-        )
-        if old is not None:
-            if not has_the_same:
-                self._release(old, new)
-            if old.instance_id is not None and self.instances.get(old.instance_id) == old.member_id:
-                del self.instances[old.instance_id]
+        self._move_ownership(member_id, old, new)
+        if old is not None and old.instance_id is not None and self.instances.get(old.instance_id) == old.member_id:
+            del self.instances[old.instance_id]
         if new is None:
             if old is not None:
                 del self.members[old.member_id]
@@ -302,24 +300,24 @@ class ConsumerGroup:
         self.members[new.member_id] = new
         if new.instance_id is not None:
             self.instances[new.instance_id] = new.member_id
-        if has_the_same:
-            return
-        for assignment in (new.assigned, new.pending_revocation):
-            for topic, partitions in assignment.items():
-                self._owners.setdefault(topic, {}).update(dict.fromkeys(partitions, new.member_id))
 
-    def _release(self, old: Member, new: Member | None) -> None:
-        """Release what a member had and has no more."""
-        assigned, pending = (NOTHING, NOTHING) if new is None else (new.assigned, new.pending_revocation)
-        for assignment in (old.assigned, old.pending_revocation):
+    def _move_ownership(self, member_id: str, old: Member | None, new: Member | None) -> None:
+        """A member has other partitions than before, or the same."""
+        had, has = _held(old), _held(new)
+        if all(map(is_, had, has)):
+            return
+        for assignment in had:
             for topic, partitions in assignment.items():
                 owners = self._owners.get(topic, {})
-                left = assigned.get(topic, NO_PARTITIONS).keys() | pending.get(topic, NO_PARTITIONS).keys()
-                for partition in partitions.keys() - left:
-                    if owners.get(partition) == old.member_id:
+                left = [each.get(topic, NO_PARTITIONS).keys() for each in has]
+                for partition in partitions.keys() - left[0] - left[1]:
+                    if owners.get(partition) == member_id:
                         del owners[partition]
                 if not owners:
                     self._owners.pop(topic, None)
+        for assignment in has:
+            for topic, partitions in assignment.items():
+                self._owners.setdefault(topic, {}).update(dict.fromkeys(partitions, member_id))
 
     def _count(self, old: Member | None, new: Member | None) -> None:
         if (
@@ -338,6 +336,10 @@ class ConsumerGroup:
         self.classic_members += (new is not None and new.classic is not None) - (
             old is not None and old.classic is not None
         )
+
+
+def _held(member: Member | None) -> tuple[Assignment, Assignment]:
+    return (NOTHING, NOTHING) if member is None else (member.assigned, member.pending_revocation)
 
 
 def _optional(name: str | Member | None) -> tuple[str, ...]:

@@ -9,8 +9,7 @@ Invariant: a partition that is assigned to a member, or that it has not revoked 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.machines.groups.consumer.member import NO_PARTITIONS, NOTHING
 from barnabas.machines.groups.consumer.states import MEMBER_TRANSITIONS, MemberState
@@ -24,8 +23,10 @@ if TYPE_CHECKING:
     from barnabas.machines.groups.consumer.member import Assignment, Member
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reconciliation:
+_NONE: Final[frozenset[int]] = frozenset()
+
+
+class Reconciliation(NamedTuple):
     """What a member is reconciled with."""
 
     target_epoch: int
@@ -83,21 +84,22 @@ class Reconciliation:
         return member.at_epoch(member.epoch, member.state, assigned, member.pending_revocation)
 
     def _towards_target(self, member: Member) -> Member:
+        target = {topic: wanted for topic, wanted in self.target.items() if self.is_subscribed(topic)}
         kept: dict[UUID, Mapping[int, int]] = {}
         revoked: dict[UUID, Mapping[int, int]] = {}
         for topic, epochs in member.assigned.items():
-            target = self._target_of(topic)
-            if epochs.keys() <= target:
+            wanted = target.get(topic, _NONE)
+            if epochs.keys() <= wanted:
                 kept[topic] = epochs
                 continue
-            revoked[topic] = {partition: epoch for partition, epoch in epochs.items() if partition not in target}
-            if left := {partition: epoch for partition, epoch in epochs.items() if partition in target}:
+            revoked[topic] = {partition: epoch for partition, epoch in epochs.items() if partition not in wanted}
+            if left := {partition: epoch for partition, epoch in epochs.items() if partition in wanted}:
                 kept[topic] = left
         if revoked and self._owns_any(revoked):
             return member.at_epoch(member.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoked)
         waits, gained = False, False
-        for topic in self.target:
-            missing = self._target_of(topic) - member.assigned.get(topic, NO_PARTITIONS).keys()
+        for topic, wanted in target.items():
+            missing = wanted - member.assigned.get(topic, NO_PARTITIONS).keys()
             if not missing:
                 continue
             owners, own = self.owners_of(topic), member.pending_revocation.get(topic, NO_PARTITIONS)
@@ -109,8 +111,3 @@ class Reconciliation:
         state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
         assigned = kept if revoked or gained else member.assigned
         return member.at_epoch(self.target_epoch, state, assigned, NOTHING)
-
-    def _target_of(self, topic: UUID) -> frozenset[int]:
-        """What the member is to have of a topic: nothing of one that it does not subscribe to."""
-        target = self.target.get(topic)
-        return target if target and self.is_subscribed(topic) else frozenset()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.consumer_group_heartbeat.v1 import ConsumerGroupHeartbeatResponse
 from kio.schema.consumer_group_heartbeat.v1.response import Assignment, TopicPartitions
@@ -84,6 +84,9 @@ if TYPE_CHECKING:
     from barnabas.protocol.coordinator_records import CoordinatorRecord
 
 
+_NOT_OF_CONSUMER_GROUPS: Final = (OffsetCommitKey, GroupMetadataKey, ShareGroupKey)
+
+
 class ConsumerRules:
     """Decides for the consumer groups of one coordinator."""
 
@@ -111,10 +114,9 @@ class ConsumerRules:
     ) -> GroupOutcome:
         """The member is alive, and nothing else has to be decided."""
         settings = self._table.settings_of(group.group_id)
-        session = TimerKey(SESSION, group.group_id, member.member_id)
         return Outcome(
             replies=((asker, _answer(member, settings, None)),),
-            timers=(Timer(session, now_ms + settings.consumer_session_timeout_ms),),
+            timers=(Timer(_session(group, member), now_ms + settings.consumer_session_timeout_ms),),
         )
 
     def _follow(
@@ -126,12 +128,12 @@ class ConsumerRules:
         now_ms: int,
     ) -> GroupOutcome:
         """The member is alive, and takes its next step towards the target assignment."""
+        settings = self._table.settings_of(group.group_id)
         draft: GroupDraft = Draft()
         draft.otherwise = as_before
         member = self._rebalance.follow(group, old, owned, draft, now_ms)
-        self._hold_session(group, member, draft, now_ms)
-        assignment = None if member.assigned == old.assigned else _assignment(member)
-        draft.reply(asker, _answer(member, self._table.settings_of(group.group_id), assignment))
+        draft.set_timer(_session(group, member), now_ms + settings.consumer_session_timeout_ms)
+        draft.reply(asker, _answer(member, settings, None if member.assigned == old.assigned else _assignment(member)))
         return draft.outcome()
 
     def _decide(
@@ -188,7 +190,7 @@ class ConsumerRules:
     def replay(self, record: CoordinatorRecord) -> None:
         """Take over a record of a consumer group; the tombstone of the group's own key removes it."""
         key, value = record
-        if isinstance(key, OffsetCommitKey | GroupMetadataKey | ShareGroupKey):
+        if isinstance(key, _NOT_OF_CONSUMER_GROUPS):
             return
         group_id = key.group_id
         group = self._table.groups.get(group_id)
@@ -347,7 +349,11 @@ class ConsumerRules:
             timeout_ms = self._table.settings_of(group.group_id).consumer_session_timeout_ms
         else:
             timeout_ms = member.classic.session_timeout_ms
-        draft.set_timer(TimerKey(SESSION, group.group_id, member.member_id), now_ms + timeout_ms)
+        draft.set_timer(_session(group, member), now_ms + timeout_ms)
+
+
+def _session(group: ConsumerGroup, member: Member) -> TimerKey:
+    return TimerKey(SESSION, group.group_id, member.member_id)
 
 
 def unchanged_member(
