@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from io import BytesIO
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kio.index import load_request_schema
+from kio.schema.consumer_group_heartbeat.v1 import request as consumer_heartbeat
 from kio.schema.join_group.v9 import request as join_group
+from kio.schema.types import GroupId, TopicName
 from kio.serial import entity_writer
+from kio.static.primitive import i32
 
 from barnabas.broker.serving.registry import BY_KEY
 from barnabas.model.errors import InvalidFrame
@@ -22,12 +26,10 @@ from barnabas.protocol.wire.durations import of_milliseconds
 from tests.support.kio_messages import messages
 
 KEYS = [ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_HEARTBEAT]
+PLAIN = [ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT]
+"""Those that are read by hand whatever they say."""
 VERSIONS = [(key, version) for key in KEYS for version in range(BY_KEY[key].oldest, BY_KEY[key].newest + 1)]
-JOINING = [
-    (key, version)
-    for key in (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)
-    for version in range(BY_KEY[key].oldest, BY_KEY[key].newest + 1)
-]
+JOINING = [(key, version) for key in PLAIN for version in range(BY_KEY[key].oldest, BY_KEY[key].newest + 1)]
 TEXT = st.text(st.characters(codec="utf-8"), max_size=40) | st.sampled_from(["x" * size for size in (126, 127, 128)])
 INT32 = st.integers(-(2**31), 2**31 - 1)
 
@@ -62,15 +64,17 @@ def test_idle_heartbeats_are_read_by_hand_as_by_kio(
 ) -> None:
     raw = written(idle(key, version, group, member, epoch))
     by_hand = load(API_FORMATS[key].unpack_usual)(memoryview(b"head" + raw), 4, version)
-    is_short = len(group.encode()) < 127 and len(member.encode()) < 127
-    assert (by_hand is not None) is (is_short and version >= API_FORMATS[key].flexible_from)
+    is_read = key in PLAIN or (len(group.encode()) < 127 and len(member.encode()) < 127)
+    assert (by_hand is not None) is (is_read and version >= API_FORMATS[key].flexible_from)
     if by_hand is not None:
         assert by_hand == read_generally(key, version, raw)
 
 
 @pytest.mark.parametrize(("key", "version"), JOINING)
 @given(data=st.data())
-def test_joins_and_syncs_are_read_by_hand_as_by_kio(key: ApiKey, version: int, data: st.DataObject) -> None:
+def test_joins_syncs_and_heartbeats_of_the_new_protocol_are_read_by_hand_as_by_kio(
+    key: ApiKey, version: int, data: st.DataObject
+) -> None:
     raw = written(data.draw(messages(load_request_schema(key, version))))
     by_hand = load(API_FORMATS[key].unpack_usual)(memoryview(b"head" + raw + b"behind"), 4, version)
     if version < API_FORMATS[key].flexible_from:
@@ -95,6 +99,49 @@ def test_a_join_is_read_by_hand_whatever_the_size_of_its_parts(size: int) -> Non
     raw = written(message)
     assert load(API_FORMATS[ApiKey.JOIN_GROUP].unpack_usual)(memoryview(raw), 0, 9) == message
     assert read_generally(ApiKey.JOIN_GROUP, 9, raw) == message
+
+
+@pytest.mark.parametrize("size", [0, 125, 126, 127, 128, 16_382, 16_383, 16_384, 32_767])
+def test_a_heartbeat_is_read_by_hand_whatever_the_size_of_its_parts(size: int) -> None:
+    text: Any = "x" * size
+    message = consumer_heartbeat.ConsumerGroupHeartbeatRequest(
+        group_id=text,
+        member_id=text,
+        member_epoch=i32(-(2**31)),
+        instance_id=text,
+        rack_id=text,
+        rebalance_timeout=of_milliseconds(2**31 - 1),
+        subscribed_topic_names=(text,) * 2,
+        subscribed_topic_regex=text,
+        server_assignor=text,
+        topic_partitions=(
+            consumer_heartbeat.TopicPartitions(topic_id=UUID(int=1), partitions=tuple(map(i32, range(size)))),
+            consumer_heartbeat.TopicPartitions(topic_id=None, partitions=()),
+        ),
+    )
+    raw = written(message)
+    assert load(API_FORMATS[ApiKey.CONSUMER_GROUP_HEARTBEAT].unpack_usual)(memoryview(raw), 0, 1) == message
+    assert read_generally(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, raw) == message
+
+
+@pytest.mark.parametrize("too_many", [0, 1])
+@pytest.mark.parametrize("names", [0, 1, bounds.MAX_ELEMENTS - 2])
+def test_a_heartbeat_with_too_many_elements_is_read_by_nobody(names: int, too_many: int) -> None:
+    topic = consumer_heartbeat.TopicPartitions(
+        topic_id=None, partitions=(i32(0),) * (bounds.MAX_ELEMENTS - 1 - names + too_many)
+    )
+    raw = written(
+        consumer_heartbeat.ConsumerGroupHeartbeatRequest(
+            group_id=GroupId("g"),
+            member_id="m",
+            member_epoch=i32(1),
+            subscribed_topic_names=(TopicName("t"),) * names,
+            topic_partitions=(topic,),
+        )
+    )
+    by_hand = load(API_FORMATS[ApiKey.CONSUMER_GROUP_HEARTBEAT].unpack_usual)(memoryview(raw), 0, 1)
+    assert (by_hand is None) is bool(too_many)
+    assert (read_generally(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, raw) is InvalidFrame) is bool(too_many)
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS + JOINING)

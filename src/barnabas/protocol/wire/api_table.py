@@ -233,7 +233,7 @@ API_FORMATS: Final[dict[ApiKey, ApiFormat]] = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: ApiFormat(
         0,
         _TOP,
-        unpack_usual="messages.groups.consumer_group_heartbeat:unpack_idle",
+        unpack_usual="messages.groups.consumer_group_heartbeat:unpack_plain",
         pack="messages.groups.consumer_group_heartbeat:pack",
     ),
     ApiKey.CONSUMER_GROUP_DESCRIBE: ApiFormat(0, Each("group_ids", "groups", name="group_id")),

@@ -1,4 +1,4 @@
-"""What the requests that are read by hand are made of: strings and bytes of flexible versions.
+"""What the requests that are read by hand are made of: strings, bytes and ids of flexible versions.
 
 Each function gives what stands at a position, and the position after it. It raises `Unusual` for what it does not read:
 then the general way reads the message, and says what is wrong with it if something is.
@@ -7,7 +7,9 @@ then the general way reads the message, and says what is wrong with it if someth
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Final
+from uuid import UUID
 
 from barnabas.protocol.wire.framing import MAX_STRING
 from barnabas.protocol.wire.varint import read_uvarint
@@ -35,6 +37,20 @@ def read_text(data: bytes, position: int) -> tuple[str, int]:
 def read_text_or_null(data: bytes, position: int) -> tuple[str | None, int]:
     """A string or null."""
     return (None, position + 1) if data[position] == 0 else read_text(data, position)
+
+
+def read_uuid(data: bytes, position: int) -> tuple[UUID | None, int]:
+    """A UUID, or None for that of zeros."""
+    end = position + 16
+    if end > len(data):
+        raise Unusual
+    return uuid_of(data[position:end]), end
+
+
+@lru_cache(maxsize=1024)
+def uuid_of(raw: bytes) -> UUID | None:
+    """The UUID in these sixteen bytes; None for zeros. The ids of topics come again and again."""
+    return UUID(bytes=raw) if any(raw) else None
 
 
 def read_bytes(data: bytes, position: int) -> tuple[bytes, int]:

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: responses, written by hand, and requests that bring nothing new, read by hand.
+"""ConsumerGroupHeartbeat: responses, written by hand, and requests without tagged fields, read by hand.
 
 A rebalance of a hundred members is some hundreds of these at once, and kio takes ten times as long for each. Tests hold
 both equal to kio's.
@@ -9,15 +9,23 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
+from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest, TopicPartitions
 
+from barnabas.model.errors import InvalidFrame
 from barnabas.protocol.messages.groups import idle_heartbeat
-from barnabas.protocol.wire.packing import add_text, finish, milliseconds
-from barnabas.protocol.wire.varint import uvarint
+from barnabas.protocol.wire.bounds import MAX_ELEMENTS
+from barnabas.protocol.wire.durations import of_milliseconds
+from barnabas.protocol.wire.packing import INT32, add_text, finish, milliseconds
+from barnabas.protocol.wire.reading import UNREADABLE, Unusual, read_text, read_text_or_null, read_uuid
+from barnabas.protocol.wire.varint import read_uvarint, uvarint
 
 if TYPE_CHECKING:
     from kio.schema.consumer_group_heartbeat.v1.response import ConsumerGroupHeartbeatResponse
 
+SHORT: Final = 0x7F
+"""From so many bytes on the length of a text takes more than one byte."""
+PATTERNS: Final = 1
+"""The version from which on members may subscribe to a pattern."""
 _NULLS: Final = (b"\0\0\xff\xff\xff\xff\0\0\0\0", b"\0\0\xff\xff\xff\xff\0\0\0\0\0")
 """By version: no instance id and rack; the rebalance timeout as before; the same topics, pattern (from version 1 on),
 assignor and partitions; no tagged fields."""
@@ -25,19 +33,112 @@ _HEAD: Final = struct.Struct(">iiBih")
 _NUMBERS: Final = struct.Struct(">ii")
 
 
-def unpack_idle(data: memoryview, position: int, version: int) -> ConsumerGroupHeartbeatRequest | None:
-    """A request that brings nothing new, in any version that is served; None for any other."""
+def unpack_plain(data: memoryview, position: int, version: int) -> ConsumerGroupHeartbeatRequest | None:
+    """A request that is well-formed and has no tagged fields, in any version that is served; None for any other."""
     found = idle_heartbeat.unpack(data, position, _NULLS[version])
-    if found is None:
+    if found is not None:
+        group_id, member_id, epoch = found
+        return ConsumerGroupHeartbeatRequest(
+            group_id=group_id, member_id=member_id, member_epoch=epoch, topic_partitions=None
+        )
+    try:
+        return _unpack(bytes(data), position, version)
+    except (*UNREADABLE, InvalidFrame, Unusual):
         return None
-    group_id, member_id, epoch = found
+
+
+def _unpack(raw: bytes, at: int, version: int) -> ConsumerGroupHeartbeatRequest:
+    """A request that says something of its member. Raises Unusual, and what else reading by hand raises."""
+    group_id, at = read_text(raw, at)
+    member_id, at = read_text(raw, at)
+    (epoch,) = INT32.unpack_from(raw, at)
+    instance_id, at = read_text_or_null(raw, at + 4)
+    rack_id, at = read_text_or_null(raw, at)
+    (timeout_ms,) = INT32.unpack_from(raw, at)
+    names, at = _read_names(raw, at + 4)
+    regex = None
+    if version >= PATTERNS:
+        regex, at = read_text_or_null(raw, at)
+    assignor, at = read_text_or_null(raw, at)
+    partitions, at = _read_partitions(raw, at, MAX_ELEMENTS - len(names or ()))
+    if raw[at]:
+        raise Unusual
     return ConsumerGroupHeartbeatRequest(
-        group_id=group_id, member_id=member_id, member_epoch=epoch, topic_partitions=None
+        group_id=group_id,  # type: ignore[arg-type]  # a name for str
+        member_id=member_id,
+        member_epoch=epoch,
+        instance_id=instance_id,
+        rack_id=rack_id,
+        rebalance_timeout=of_milliseconds(timeout_ms),
+        subscribed_topic_names=names,  # type: ignore[arg-type]  # as above
+        subscribed_topic_regex=regex,
+        server_assignor=assignor,
+        topic_partitions=partitions,
     )
+
+
+def _read_names(raw: bytes, at: int) -> tuple[tuple[str, ...] | None, int]:
+    count, at = _read_count(raw, at, MAX_ELEMENTS)
+    if count is None:
+        return None, at
+    names = []
+    for _ in range(count):
+        name, at = read_text(raw, at)
+        names.append(name)
+    return tuple(names), at
+
+
+def _read_partitions(raw: bytes, at: int, left: int) -> tuple[tuple[TopicPartitions, ...] | None, int]:
+    """Topics with their partitions, at most `left` of both together."""
+    count, at = _read_count(raw, at, left)
+    if count is None:
+        return None, at
+    left -= count
+    topics = []
+    for _ in range(count):
+        topic_id, at = read_uuid(raw, at)
+        indexes, at = _read_count(raw, at, left)
+        if indexes is None:
+            raise Unusual
+        left -= indexes
+        partitions = struct.unpack_from(f">{indexes}i", raw, at)
+        at += 4 * indexes
+        if raw[at]:
+            raise Unusual
+        at += 1
+        topics.append(TopicPartitions(topic_id=topic_id, partitions=partitions))
+    return tuple(topics), at
+
+
+def _read_count(raw: bytes, at: int, most: int) -> tuple[int | None, int]:
+    """The length of an array or null; of one with more elements, Unusual."""
+    count, at = read_uvarint(raw, at)
+    if count > most + 1:
+        raise Unusual
+    return (count - 1 if count else None), at
 
 
 def pack(correlation_id: int, version: int, response: ConsumerGroupHeartbeatResponse) -> bytes:
     """The whole frame of a response, in any version that is served."""
+    member_id = response.member_id
+    if response.assignment is None and response.error_message is None and member_id is not None:
+        encoded = member_id.encode()
+        if (size := len(encoded)) < SHORT:
+            return struct.pack(
+                f">iiBihBB{size}siiBB",
+                23 + size,
+                correlation_id,
+                0,
+                milliseconds(response.throttle_time),
+                response.error_code,
+                0,
+                size + 1,
+                encoded,
+                response.member_epoch,
+                milliseconds(response.heartbeat_interval),
+                0xFF,
+                0,
+            )
     flexible = True
     out = bytearray(_HEAD.pack(0, correlation_id, 0, milliseconds(response.throttle_time), response.error_code))
     add_text(out, response.error_message, flexible)

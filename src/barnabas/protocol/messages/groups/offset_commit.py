@@ -23,7 +23,7 @@ from barnabas.model.ids import LONGEST_REMEMBERED
 from barnabas.protocol.wire.bounds import MAX_ELEMENTS
 from barnabas.protocol.wire.framing import MAX_STRING, skip_tags
 from barnabas.protocol.wire.packing import INT16, INT32, NO_TAGS, add_count, add_text, finish, milliseconds, start
-from barnabas.protocol.wire.reading import UNREADABLE
+from barnabas.protocol.wire.reading import UNREADABLE, uuid_of
 from barnabas.protocol.wire.varint import read_uvarint, uvarint
 
 NO_RETENTION: Final = timedelta(milliseconds=-1)
@@ -390,12 +390,7 @@ def _topic_id(data: bytes, position: int) -> tuple[UUID | None, int]:
     raw = data[position : position + 16]
     if len(raw) < 16:
         raise InvalidFrame("the message ends inside a topic's id")
-    return _uuid(raw), position + 16
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def _uuid(raw: bytes) -> UUID | None:
-    return UUID(bytes=raw) if any(raw) else None
+    return uuid_of(raw), position + 16
 
 
 def _end(data: bytes, position: int) -> int:
