@@ -114,9 +114,10 @@ class Shard(Generic[M]):
     def begin(self, machine: M) -> None:
         """Begin to serve requests."""
         self._runtime.catch_up(machine)
-        outcome = machine.loaded(self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        outcome = machine.loaded(now_ms)
         self.machine = machine
-        self.apply(machine, outcome)
+        self.apply(machine, outcome, now_ms)
 
     # Decisions of the machine
 
@@ -129,8 +130,9 @@ class Shard(Generic[M]):
         if (too_few := self.partition.too_few_in_sync()) is not None:
             call.fail(CoordinatorNotAvailable(str(too_few)))
             return
+        now_ms = self._clock.now_ms()
         try:
-            outcome = decide(machine, call, self._clock.now_ms())
+            outcome = decide(machine, call, now_ms)
         except Exception:
             self._reload(machine, "failed to decide a request")
             call.fail(_failed(self.partition))
@@ -138,7 +140,7 @@ class Shard(Generic[M]):
         replies = outcome.replies
         if not replies or (replies[0][0] is not call and all(asker is not call for asker, _ in replies)):
             self._parked[call] = None
-        self.apply(machine, outcome)
+        self.apply(machine, outcome, now_ms)
 
     def read(self, look: Callable[[M, Call[Response], int], CoordinatorOutcome[object]], call: Call[Response]) -> None:
         """Let the machine answer a request that changes nothing, even if nothing could be stored now.
@@ -149,29 +151,32 @@ class Shard(Generic[M]):
         if machine is None:
             call.fail(self.failure)
             return
+        now_ms = self._clock.now_ms()
         try:
-            outcome = look(machine, call, self._clock.now_ms())
+            outcome = look(machine, call, now_ms)
         except Exception:
             logger.exception("The coordinator of %s failed to answer a request.", self.partition.tp)
             call.fail(_failed(self.partition))
             return
-        self.apply(machine, outcome)
+        self.apply(machine, outcome, now_ms)
 
     def decide_event(self, decide: Callable[[M, int], CoordinatorOutcome[object]]) -> None:
         """Let the machine, if there is one, decide about an event that no client asked for."""
         machine = self.machine
         if machine is None:
             return
+        now_ms = self._clock.now_ms()
         try:
-            outcome = decide(machine, self._clock.now_ms())
+            outcome = decide(machine, now_ms)
         except Exception:
             self._reload(machine, "failed to decide about an event")
             return
-        self.apply(machine, outcome)
+        self.apply(machine, outcome, now_ms)
 
     def _expire(self, key: Hashable) -> None:
         if self.partition.too_few_in_sync() is not None:
-            self._timers.set(key, self._clock.now_ms() + RETRY_MS)
+            now_ms = self._clock.now_ms()
+            self._timers.set(key, now_ms + RETRY_MS, now_ms)
             return
         self.decide_event(lambda machine, now_ms: machine.expire(key, now_ms))
 
@@ -191,8 +196,9 @@ class Shard(Generic[M]):
         if machine is None:
             call.fail(self.failure)
             return
+        now_ms = self._clock.now_ms()
         try:
-            outcome = decide(machine, call, self._clock.now_ms())
+            outcome = decide(machine, call, now_ms)
             if outcome.changes:
                 try:
                     self._append([machine.encode(record) for record in outcome.changes], producer)
@@ -205,7 +211,7 @@ class Shard(Generic[M]):
             self._reload(machine, "failed to decide a request in a transaction")
             call.fail(_failed(self.partition))
             return
-        self.apply(machine, Outcome(replies=outcome.replies, sends=outcome.sends, timers=outcome.timers))
+        self.apply(machine, Outcome(replies=outcome.replies, sends=outcome.sends, timers=outcome.timers), now_ms)
 
     def end_transaction(self, append: Callable[[], object], producer_id: int, commit: bool) -> None:
         """Store the marker that ends a producer's transaction by `append`, and apply it. Raises ApiError."""
@@ -221,8 +227,8 @@ class Shard(Generic[M]):
 
     # Making decisions durable
 
-    def apply(self, machine: M, outcome: CoordinatorOutcome[object]) -> None:
-        """Make a decision durable, unless its machine has been replaced."""
+    def apply(self, machine: M, outcome: CoordinatorOutcome[object], now_ms: int) -> None:
+        """Make a decision of this time durable, unless its machine has been replaced."""
         if machine is not self.machine:
             return
         replies = outcome.replies
@@ -245,7 +251,7 @@ class Shard(Generic[M]):
             if timer.at_ms is None:
                 self._timers.cancel(timer.key)
             else:
-                self._timers.set(timer.key, timer.at_ms)
+                self._timers.set(timer.key, timer.at_ms, now_ms)
         if self._unwritten:
             self._waiting += replies
             if (self._is_quiet and self._decisions == 1) or self._unwritten_bytes > MAX_BATCH:

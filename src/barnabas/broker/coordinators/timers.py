@@ -6,7 +6,8 @@ a timer that is queued already costs one assignment.
 
 Work that is done in parts sets its timer for now, again and again: each part has a turn of the event loop of its own.
 
-Times are given as wall time and kept on a monotonic clock: no timer fires early or late because the clock was set. When
+Times are given on any clock, with the time that it is there, and kept on a monotonic one: no timer fires early or late
+because a clock was set. When
 the process was suspended, all its timers are due, and requests that arrived meanwhile are still unread. Then the timers
 wait a moment, so that no member is removed whose heartbeat has arrived.
 """
@@ -47,9 +48,9 @@ class Timers:
         self._has_waited = False
         """Whether the timers have waited for unread requests after the process was suspended."""
 
-    def set(self, key: Hashable, at_ms: int) -> None:
-        """Fire at this time, instead of at any other that was set for the key."""
-        at_ms = self._now() + at_ms - self._clock.now_ms()
+    def set(self, key: Hashable, at_ms: int, now_ms: int) -> None:
+        """Fire at this time, instead of at any other that was set for the key; `now_ms` is on the clock of `at_ms`."""
+        at_ms = self._now() + at_ms - now_ms
         self._due[key] = at_ms
         if self._queued.get(key, at_ms + 1) > at_ms:
             self._enqueue(key, at_ms)

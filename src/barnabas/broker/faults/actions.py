@@ -54,7 +54,7 @@ def rebalance(broker: BrokerContext, group_id: str) -> str:
         draft.changes.append(epoch_record(group_id, group.epoch + 1, group.metadata_hash))
     elif isinstance(group, ShareGroup):
         draft.changes.append(share_epoch_record(group_id, group.epoch + 1, group.metadata_hash))
-    shard.apply(machine, draft.outcome())
+    shard.apply(machine, draft.outcome(), now_ms)
     return str(group.state.value)  # type: ignore[attr-defined]  # of any kind
 
 

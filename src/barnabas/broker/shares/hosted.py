@@ -297,7 +297,7 @@ class HostedSharePartition:
             if timer.at_ms is None:
                 self._timers.cancel(timer.key)
             else:
-                self._timers.set(timer.key, timer.at_ms - self._now_ms() + self._clock.now_ms())
+                self._timers.set(timer.key, timer.at_ms, self._now_ms())
 
     def _expire(self, key: Hashable) -> None:
         machine = self.machine

@@ -42,8 +42,8 @@ class Fixture:
 
 async def test_fires_in_order_and_once() -> None:
     fixture = Fixture()
-    fixture.timers.set("late", fixture.at(300))
-    fixture.timers.set("soon", fixture.at(100))
+    fixture.timers.set("late", fixture.at(300), fixture.clock.now_ms())
+    fixture.timers.set("soon", fixture.at(100), fixture.clock.now_ms())
     assert fixture.pass_to(99) == []
     assert fixture.pass_to(500) == ["soon", "late"]
     assert fixture.pass_to(900) == []
@@ -52,10 +52,10 @@ async def test_fires_in_order_and_once() -> None:
 
 async def test_the_last_time_counts_whether_it_is_later_or_sooner() -> None:
     fixture = Fixture()
-    fixture.timers.set("moved on", fixture.at(100))
-    fixture.timers.set("moved on", fixture.at(300))
-    fixture.timers.set("moved up", fixture.at(300))
-    fixture.timers.set("moved up", fixture.at(100))
+    fixture.timers.set("moved on", fixture.at(100), fixture.clock.now_ms())
+    fixture.timers.set("moved on", fixture.at(300), fixture.clock.now_ms())
+    fixture.timers.set("moved up", fixture.at(300), fixture.clock.now_ms())
+    fixture.timers.set("moved up", fixture.at(100), fixture.clock.now_ms())
     assert fixture.pass_to(200) == ["moved up"]
     assert fixture.pass_to(299) == []
     assert fixture.pass_to(300) == ["moved on"]
@@ -64,11 +64,11 @@ async def test_the_last_time_counts_whether_it_is_later_or_sooner() -> None:
 
 async def test_a_cancelled_timer_stays_silent_and_can_be_set_again() -> None:
     fixture = Fixture()
-    fixture.timers.set("a", fixture.at(100))
+    fixture.timers.set("a", fixture.at(100), fixture.clock.now_ms())
     fixture.timers.cancel("a")
     fixture.timers.cancel("never set")
     assert fixture.pass_to(150) == []
-    fixture.timers.set("a", fixture.at(200))
+    fixture.timers.set("a", fixture.at(200), fixture.clock.now_ms())
     assert fixture.pass_to(200) == ["a"]
     fixture.timers.clear()
 
@@ -76,7 +76,7 @@ async def test_a_cancelled_timer_stays_silent_and_can_be_set_again() -> None:
 async def test_moving_a_timer_often_does_not_make_the_queue_grow() -> None:
     fixture = Fixture()
     for beat in range(1000):
-        fixture.timers.set("session", fixture.at(1000 + beat))
+        fixture.timers.set("session", fixture.at(1000 + beat), fixture.clock.now_ms())
     assert len(fixture.timers._queue) == 1
     assert fixture.pass_to(1998) == []
     assert fixture.pass_to(1999) == ["session"]
@@ -87,14 +87,14 @@ async def test_the_event_loop_looks_when_the_time_has_come() -> None:
     fired = asyncio.Event()
     clock = ManualClock()
     timers = Timers(clock, lambda key: fired.set())
-    timers.set("now", clock.now_ms())
+    timers.set("now", clock.now_ms(), clock.now_ms())
     await asyncio.wait_for(fired.wait(), 30)
     timers.clear()
 
 
 async def test_a_clock_that_jumps_moves_no_timer() -> None:
     fixture = Fixture()
-    fixture.timers.set("session", fixture.at(1000))
+    fixture.timers.set("session", fixture.at(1000), fixture.clock.now_ms())
     fixture.clock._now_ms += 3_600_000
     assert fixture.due() == []
     fixture.clock._now_ms -= 7_200_000
@@ -103,13 +103,25 @@ async def test_a_clock_that_jumps_moves_no_timer() -> None:
     fixture.timers.clear()
 
 
+async def test_a_clock_that_jumps_before_a_timer_is_set_moves_it_no_more() -> None:
+    fixture = Fixture()
+    decided_ms = fixture.clock.now_ms()
+    fixture.clock._now_ms += 3_600_000
+    fixture.timers.set("session", decided_ms + 1000, decided_ms)
+    assert fixture.due() == []
+    fixture.clock.advance(1000)
+    assert fixture.due() == ["session"]
+    fixture.timers.clear()
+
+
 async def test_after_a_pause_timers_wait_for_what_was_sent_meanwhile() -> None:
     fixture = Fixture()
-    fixture.timers.set("session", fixture.at(1000))
+    fixture.timers.set("session", fixture.at(1000), fixture.clock.now_ms())
     fixture.clock.advance(60_000)
     fixture.timers._ring()
     assert fixture.fired == []
-    fixture.timers.set("session", fixture.clock.now_ms() + 1000)  # the heartbeat that lay in the socket
+    now_ms = fixture.clock.now_ms()
+    fixture.timers.set("session", now_ms + 1000, now_ms)  # the heartbeat that lay in the socket
     fixture.timers._ring()
     assert fixture.fired == []
     fixture.timers.clear()
@@ -125,8 +137,8 @@ async def test_a_timer_whose_work_fails_holds_up_no_other() -> None:
         fired.append(key)
 
     timers = Timers(clock, fire)
-    timers.set("bad", clock.now_ms() + 10)
-    timers.set("good", clock.now_ms() + 20)
+    timers.set("bad", clock.now_ms() + 10, clock.now_ms())
+    timers.set("good", clock.now_ms() + 20, clock.now_ms())
     clock.advance(15)
     with pytest.raises(ValueError, match="bad"):
         timers.run_due()
@@ -146,10 +158,10 @@ async def test_what_firing_makes_due_waits_for_the_next_turn() -> None:
         nonlocal parts
         parts += 1
         if parts < 5:
-            fixture.timers.set(key, fixture.clock.now_ms())
+            fixture.timers.set(key, fixture.clock.now_ms(), fixture.clock.now_ms())
 
     fixture.timers = Timers(fixture.clock, fire)
-    fixture.timers.set("parts", fixture.at(0))
+    fixture.timers.set("parts", fixture.at(0), fixture.clock.now_ms())
     for done in range(1, 6):
         fixture.timers.run_due()
         assert parts == done
@@ -159,7 +171,7 @@ async def test_what_firing_makes_due_waits_for_the_next_turn() -> None:
 async def test_some_of_many_timers_fire_in_a_turn() -> None:
     fixture = Fixture()
     for number in range(AT_ONCE + 5):
-        fixture.timers.set(number, fixture.at(1))
+        fixture.timers.set(number, fixture.at(1), fixture.clock.now_ms())
     assert fixture.pass_to(1) == list(range(AT_ONCE))
     async with asyncio.timeout(30):
         while len(fixture.fired) < 5:

@@ -29,7 +29,8 @@ async def test_an_overdue_transaction_of_a_producer_with_no_epoch_left_is_aborte
         machine.replay(TransactionRecord(TransactionLogKey(ID), value))
         transactor.producer = old = value.producer_id, MAX_PRODUCER_EPOCH - 1
         assert await transactor.send() is ErrorCode.none
-        shard.apply(machine, machine.expire(TransactionTimer(TIMEOUT, ID), transactor.broker.clock.now_ms()))
+        now_ms = transactor.broker.clock.now_ms()
+        shard.apply(machine, machine.expire(TransactionTimer(TIMEOUT, ID), now_ms), now_ms)
         while machine.transactions[ID].producer_id == old[0]:
             await asyncio.sleep(0.001)
         assert await transactor.settle() is TransactionState.COMPLETE_ABORT
