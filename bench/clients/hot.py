@@ -144,27 +144,44 @@ def transaction(port: int, topic: str) -> Iterator[Once]:
 def transaction_offsets(port: int, topic: str) -> Iterator[Once]:
     """A transaction of one offset, of a group without members: a TxnOffsetCommit and an EndTxn."""
     name = TransactionalId(f"counts-{topic}")
-    place = txn_commit.TxnOffsetCommitRequestPartition(
-        partition_index=i32(0), committed_offset=i64(1), committed_metadata=""
-    )
-    topics = (txn_commit.TxnOffsetCommitRequestTopic(name=TopicName(topic), partitions=(place,)),)
     with wire.connect(port) as connection:
         producer, epoch = init_producer(connection, name)
 
         def once() -> None:
             nonlocal producer, epoch
-            request = txn_commit.TxnOffsetCommitRequest(
-                transactional_id=name,
-                group_id=GroupId(topic),
-                producer_id=ProducerId(producer),
-                producer_epoch=i16(epoch),
-                topics=topics,
-            )
-            answer = wire.parse(TxnOffsetCommitResponse, _ask(connection, wire.frame(request)))
-            _check(answer.topics[0].partitions[0].error_code)
+            _commit_in_transaction(connection, _txn_commit(name, topic, producer, epoch))
             producer, epoch = _committed(connection, name, producer, epoch)
 
         yield once
+
+
+@contextmanager
+def txn_offset_commit(port: int, topic: str) -> Iterator[Once]:
+    """A TxnOffsetCommit of one offset in a transaction that has offsets already."""
+    name = TransactionalId(f"counts-{topic}")
+    with wire.connect(port) as connection:
+        frame = _txn_commit(name, topic, *init_producer(connection, name))
+        yield lambda: _commit_in_transaction(connection, frame)
+
+
+def _commit_in_transaction(connection: socket.socket, frame: bytes) -> None:
+    answer = wire.parse(TxnOffsetCommitResponse, _ask(connection, frame))
+    _check(answer.topics[0].partitions[0].error_code)
+
+
+def _txn_commit(name: TransactionalId, topic: str, producer: int, epoch: int) -> bytes:
+    place = txn_commit.TxnOffsetCommitRequestPartition(
+        partition_index=i32(0), committed_offset=i64(1), committed_metadata=""
+    )
+    return wire.frame(
+        txn_commit.TxnOffsetCommitRequest(
+            transactional_id=name,
+            group_id=GroupId(topic),
+            producer_id=ProducerId(producer),
+            producer_epoch=i16(epoch),
+            topics=(txn_commit.TxnOffsetCommitRequestTopic(name=TopicName(topic), partitions=(place,)),),
+        )
+    )
 
 
 def _committed(connection: socket.socket, name: TransactionalId, producer: int, epoch: int) -> tuple[int, int]:
@@ -346,6 +363,7 @@ STORIES: Final[dict[str, Story]] = {
         produce_idempotent,
         transaction,
         transaction_offsets,
+        txn_offset_commit,
         fetch_parked,
         fetch_megabyte,
         offset_commit,

@@ -155,6 +155,14 @@ class Transactor:
     async def commit_offset(
         self, offset: int, version: int = 5, topic: str = "t", generation_id: int = -1
     ) -> ErrorCode:
+        response = self.answer_to_commit(offset, version, topic, generation_id)
+        if isinstance(response, Awaitable):
+            response = await response
+        code: ErrorCode = response.topics[0].partitions[0].error_code
+        return code
+
+    def answer_to_commit(self, offset: int, version: int = 5, topic: str = "t", generation_id: int = -1) -> Any:
+        """A response to TxnOffsetCommit, or what has to be awaited for it."""
         request = build(
             TxnOffsetCommitRequest,
             {
@@ -173,8 +181,7 @@ class Transactor:
                 ],
             },
         )
-        response = await txn_offset_commit(self.broker, request, CALLER, version)
-        return response.topics[0].partitions[0].error_code
+        return txn_offset_commit(self.broker, request, CALLER, version)
 
     async def settle(self) -> TransactionState:
         """The state that is reached when all markers are written."""

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from asyncio import isfuture, sleep
+from asyncio import sleep
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -22,9 +22,14 @@ from barnabas.protocol.messages.groups.offset_commit import OffsetCommitResponse
 from barnabas.protocol.messages.groups.txn_offset_commit import TxnOffsetCommitResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from asyncio import Future
+    from collections.abc import Callable, Coroutine
+    from typing import Any
 
     from barnabas.broker.context import BrokerContext
+    from barnabas.broker.coordinators.shard import Shard
+    from barnabas.broker.replication.verification_guards import VerificationGuard
+    from barnabas.broker.serving.answers import HandlerResult
     from barnabas.broker.serving.caller import Caller
     from barnabas.machines.controller.image import ClusterImage
     from barnabas.machines.groups.coordinator import GroupCoordinator
@@ -32,6 +37,9 @@ if TYPE_CHECKING:
     from barnabas.protocol.coordinator_records import CoordinatorRecord
     from barnabas.protocol.messages.groups.offset_commit import OffsetCommitRequestTopic
     from barnabas.protocol.messages.groups.txn_offset_commit import TxnOffsetCommitRequest
+
+    Answered = TxnOffsetCommitResponse | Future[TxnOffsetCommitResponse] | Coroutine[Any, Any, TxnOffsetCommitResponse]
+    """A response, now or later."""
 
 ADDS_SINCE: Final = 5
 ABORTABLE_SINCE: Final = 4
@@ -44,13 +52,20 @@ TRY_AGAIN: Final = {
 """What is told of an error of the transaction's coordinator, which is not the coordinator that was asked."""
 
 
-async def txn_offset_commit(
+def txn_offset_commit(
+    broker: BrokerContext, request: TxnOffsetCommitRequest, caller: Caller, version: int
+) -> HandlerResult[TxnOffsetCommitResponse]:
+    """Store offsets of a transaction; those of partitions that do not exist are refused, the others stored."""
+    if len(request.topics) == 1 and _is_known(request.topics[0], broker.metadata.image):
+        return _commit_part(broker, request, caller, version)
+    return _commit_in_parts(broker, request, caller, version)
+
+
+async def _commit_in_parts(
     broker: BrokerContext, request: TxnOffsetCommitRequest, caller: Caller, version: int
 ) -> TxnOffsetCommitResponse:
-    """Store offsets of a transaction; those of partitions that do not exist are refused, the others stored."""
+    """Store the offsets of those partitions that there are, some in each turn of the event loop."""
     image = broker.metadata.image
-    if len(request.topics) == 1 and _is_known(request.topics[0], image):
-        return await _commit_part(broker, request, caller, version)
     known = _only(request, lambda topic, index: image.partition(topic, index) is not None)
     unknown = _only(request, lambda topic, index: image.partition(topic, index) is None)
     refused = _refusal(unknown, ErrorCode.unknown_topic_or_partition)
@@ -60,7 +75,8 @@ async def txn_offset_commit(
     for number, part in enumerate(divided(known.topics)):
         if number:
             await sleep(0)
-        topics += (await _commit_part(broker, replace(known, topics=part), caller, version)).topics
+        answer = _commit_part(broker, replace(known, topics=part), caller, version)
+        topics += (answer if isinstance(answer, TxnOffsetCommitResponse) else await answer).topics
     return TxnOffsetCommitResponse(topics=merged(topics, lambda topic: topic.name))
 
 
@@ -73,14 +89,44 @@ def _is_known(topic: OffsetCommitRequestTopic, image: ClusterImage) -> bool:
     return all(0 <= each.partition_index < count for each in topic.partitions)
 
 
-async def _commit_part(
-    broker: BrokerContext, request: TxnOffsetCommitRequest, caller: Caller, version: int
-) -> TxnOffsetCommitResponse:
-    """Store some of the offsets. They count when the transaction is committed, and it is not if some were refused."""
+def _commit_part(broker: BrokerContext, request: TxnOffsetCommitRequest, caller: Caller, version: int) -> Answered:
+    """Store some of the offsets. They count when the transaction is committed, and it is not if some were refused.
+
+    Only the first commit of a transaction in a group's partition has to wait, for the transaction to be verified.
+    """
     try:
-        return await _commit(broker, request, caller, version)
+        if not request.group_id:
+            raise InvalidGroupId("The group id must not be empty.")
+        if not request.transactional_id:
+            raise InvalidRequest("The transactional id must not be empty.")
+        shard = broker.groups.runtime.find(request.group_id)
+        producer = request.producer_id, request.producer_epoch
+        guard = shard.partition.verification.begin(*producer, broker.clock.monotonic())
+        if guard is None:
+            return _store(shard, request, caller, version)
     except ApiError as error:
         return _refusal(request, error.code)
+    return _commit_verified(broker, shard, guard, request, caller, version)
+
+
+async def _commit_verified(
+    broker: BrokerContext,
+    shard: Shard[GroupCoordinator],
+    guard: VerificationGuard,
+    request: TxnOffsetCommitRequest,
+    caller: Caller,
+    version: int,
+) -> TxnOffsetCommitResponse:
+    """Store the offsets if the group's partition is part of the transaction."""
+    try:
+        code = await _verify(broker, request, shard.partition.tp, version)
+        if code is not ErrorCode.none:
+            return _refusal(request, code)
+        shard.partition.verification.check(request.producer_id, request.producer_epoch, guard)
+        answer = _store(shard, request, caller, version)
+    except ApiError as error:
+        return _refusal(request, error.code)
+    return answer if isinstance(answer, TxnOffsetCommitResponse) else await answer
 
 
 def _only(request: TxnOffsetCommitRequest, wanted: Callable[[str, int], bool]) -> TxnOffsetCommitRequest:
@@ -91,22 +137,10 @@ def _only(request: TxnOffsetCommitRequest, wanted: Callable[[str, int], bool]) -
     return replace(request, topics=tuple(topic for topic in topics if topic.partitions))
 
 
-async def _commit(
-    broker: BrokerContext, request: TxnOffsetCommitRequest, caller: Caller, version: int
-) -> TxnOffsetCommitResponse:
-    if not request.group_id:
-        raise InvalidGroupId("The group id must not be empty.")
-    if not request.transactional_id:
-        raise InvalidRequest("The transactional id must not be empty.")
-    shard = broker.groups.runtime.find(request.group_id)
-    partition = shard.partition
-    producer = request.producer_id, request.producer_epoch
-    guard = partition.verification.begin(*producer, broker.clock.monotonic())
-    if guard is not None:
-        code = await _verify(broker, request, partition.tp, version)
-        if code is not ErrorCode.none:
-            return _refusal(request, code)
-        partition.verification.check(*producer, guard)
+def _store(
+    shard: Shard[GroupCoordinator], request: TxnOffsetCommitRequest, caller: Caller, version: int
+) -> TxnOffsetCommitResponse | Future[TxnOffsetCommitResponse]:
+    """Store the offsets in the transaction, which is known here. Raises ApiError."""
     check_not_deleted(shard, request.group_id)
     call = Call(caller.client_id or "", caller.host, version, lambda error: _refusal(request, error.code))
 
@@ -114,11 +148,12 @@ async def _commit(
         machine.replay_pending(record, request.producer_id)
 
     shard.ask_in_transaction(
-        lambda machine, call, now_ms: machine.txn_offset_commit(request, call, now_ms), call, producer, replay
+        lambda machine, call, now_ms: machine.txn_offset_commit(request, call, now_ms),
+        call,
+        (request.producer_id, request.producer_epoch),
+        replay,
     )
-    result = call.result()
-    response: TxnOffsetCommitResponse = await result if isfuture(result) else result
-    return response
+    return call.result()
 
 
 async def _verify(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,7 @@ from barnabas.broker.handlers import transactions as handlers
 from barnabas.machines.transactions.states import TransactionState
 from barnabas.model.errors import ErrorCode
 from barnabas.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from barnabas.protocol.messages.groups.txn_offset_commit import TxnOffsetCommitResponse
 from barnabas.protocol.wire.conversion import zero
 from tests.support.images import CALLER
 from tests.support.logs import headers
@@ -157,6 +159,23 @@ async def test_offsets_count_when_the_transaction_is_committed(tmp_path: Path, v
             assert await transactor.end(commit=commit, version=version) is ErrorCode.none
             await transactor.settle()
             assert await transactor.offset() == (offset if commit else None)
+
+
+async def test_only_the_first_offset_of_a_transaction_waits_for_its_verification(tmp_path: Path) -> None:
+    async with transacting(tmp_path) as transactor:
+        await transactor.begin()
+        first = transactor.answer_to_commit(5)
+        assert isinstance(first, Awaitable)
+        assert (await first).topics[0].partitions[0].error_code is ErrorCode.none
+        second = transactor.answer_to_commit(6)
+        assert isinstance(second, TxnOffsetCommitResponse)
+        assert second.topics[0].partitions[0].error_code is ErrorCode.none
+        await transactor.commit()
+        await transactor.settle()
+        assert await transactor.offset() == 6
+        third = transactor.answer_to_commit(7)
+        assert isinstance(third, Awaitable), "the next transaction is not verified"
+        assert (await third).topics[0].partitions[0].error_code is ErrorCode.none
 
 
 async def test_offsets_cannot_be_added_while_the_topic_of_groups_is_deleted(
