@@ -189,3 +189,24 @@ def test_unknown_tags_are_passed_over_and_null_names_refused() -> None:
     assert offset_commit.unpack(memoryview(tagged), 0, 8, 10).group_id == "g"
     with pytest.raises(InvalidFrame, match="null"):
         offset_commit.unpack(memoryview(b"\0" + raw[2:]), 0, 8, 10)
+
+
+@pytest.mark.parametrize("version", range(8, 11))
+@given(
+    topic=st.text(st.characters(codec="utf-8"), max_size=249),
+    topic_id=IDS,
+    index=INT32,
+    code=st.sampled_from(list(ErrorCode)),
+    correlation_id=INT32,
+)
+def test_an_only_result_is_packed_as_any_response(
+    version: int, topic: str, topic_id: UUID, index: int, code: ErrorCode, correlation_id: int
+) -> None:
+    one = offset_commit.OneOffset("g", -1, "", None, topic_id, topic, index, 5, -1)
+    result = OffsetCommitResponsePartition(partition_index=index, error_code=code)
+    whole = OffsetCommitResponse(
+        topics=(OffsetCommitResponseTopic(topic_id=topic_id, name=topic, partitions=(result,)),)
+    )
+    assert offset_commit.pack_one(correlation_id, version, one, code) == offset_commit.pack(
+        correlation_id, version, whole
+    )

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Never, TypeVar
 from barnabas.broker.coordinators import record_log
 from barnabas.broker.coordinators.calls import MessageSender
 from barnabas.broker.coordinators.timers import Timers
-from barnabas.machines.outcome import Machine, Outcome
+from barnabas.machines.outcome import Asker, Machine, Outcome
 from barnabas.model.errors import (
     ApiError,
     CoordinatorLoadInProgress,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from barnabas.broker.coordinators.calls import Call
     from barnabas.broker.coordinators.runtime import Runtime
     from barnabas.broker.replication.leader_partition import LeaderPartition
-    from barnabas.machines.outcome import Asker, CoordinatorOutcome, Response
+    from barnabas.machines.outcome import CoordinatorOutcome, Response
     from barnabas.model.log_config import LogConfig
 
     Encoded = tuple[bytes, bytes | None]
@@ -74,6 +74,7 @@ All groups of the partition wait meanwhile, so the pause only keeps a broker fro
 """
 
 Record = TypeVar("Record")
+A = TypeVar("A", bound=Asker[Any])
 M = TypeVar("M", bound=Machine[Any, Any])
 """A machine. Its records and timer keys are its own: the shell hands back only what the same machine gave it."""
 
@@ -121,7 +122,7 @@ class Shard(Generic[M]):
 
     # Decisions of the machine
 
-    def ask(self, decide: Callable[[M, Call[Response], int], CoordinatorOutcome[object]], call: Call[Response]) -> None:
+    def ask(self, decide: Callable[[M, A, int], CoordinatorOutcome[object]], call: A) -> None:
         """Let the machine decide a request, and make the decision durable."""
         machine = self.machine
         if machine is None:

@@ -109,6 +109,12 @@ class Dispatcher:
         if route.raw:
             answer: Answer | Parked = route.handler(self._broker, caller, route.version, correlation_id, frame, body)
             return answer  # what it raises ends the connection, in net/connection
+        if route.usual is not None and self._permissions is None:
+            usual: Answer | Parked | None = route.usual(
+                self._broker, caller, route.version, correlation_id, frame, body
+            )
+            if usual is not None:
+                return usual
         return self._serve_decoded(route, caller, correlation_id, frame, body)
 
     def _serve_metered(

@@ -61,6 +61,11 @@ class Api(NamedTuple):
     """Whether only the controller can answer, and other brokers forward the request to it."""
     raw: bool = False
     """Whether the handler reads the frame and writes the response itself."""
+    usual: str = ""
+    """What answers the usual requests without messages, while there are neither permissions nor quotas.
+
+    It reads the frame and writes the response itself, and gives None for a request that is left to the handler.
+    """
     takes_version: bool = False
     """Whether the handler is given the request's version, because what it does depends on it."""
     cancelled_on_disconnect: bool = False
@@ -101,6 +106,10 @@ class Api(NamedTuple):
         """Of a raw API, what serves it while there are quotas: a function beside the handler."""
         return self._load(f"{self.handler}_metered")
 
+    def load_usual(self) -> Callable[..., Any] | None:
+        """What answers the usual requests, if there is such a thing."""
+        return self._load(self.usual) if self.usual else None
+
     @staticmethod
     def _load(name: str) -> Callable[..., Any]:
         module, function = name.split(":")
@@ -126,7 +135,15 @@ APIS: Final = (
     Api(ApiKey.STOP_REPLICA, 4, 4, "replication:stop_replica", CLUSTER_ACTION, BROKERS),
     Api(ApiKey.UPDATE_METADATA, 8, 8, "replication:update_metadata", CLUSTER_ACTION, BROKERS),
     Api(ApiKey.CONTROLLED_SHUTDOWN, 3, 3, "replication:controlled_shutdown", CLUSTER_ACTION, BROKERS),
-    Api(ApiKey.OFFSET_COMMIT, 2, 10, "group_offsets:offset_commit", by("groups:offset_commit"), takes_version=True),
+    Api(
+        ApiKey.OFFSET_COMMIT,
+        2,
+        10,
+        "group_offsets:offset_commit",
+        by("groups:offset_commit"),
+        takes_version=True,
+        usual="one_offset:commit_one",
+    ),
     Api(
         ApiKey.OFFSET_FETCH,
         1,

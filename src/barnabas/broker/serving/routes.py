@@ -32,6 +32,7 @@ class Route:
         "metered",
         "raw",
         "response",
+        "usual",
         "version",
     )
 
@@ -45,6 +46,7 @@ class Route:
         self.brokers_only = api.callers is Callers.BROKERS
         self.raw = api.raw
         self.handler = api.load()
+        self.usual = api.load_usual()
         self.check = api.needs.load() if has_authorizer else None
         self.is_judged = self.check is not None or api.callers is Callers.TRUSTED
         self.is_plain = not (self.is_judged or api.forwarded)

@@ -72,6 +72,7 @@ class GroupCoordinator:
         """The states of share groups' partitions."""
         self._offsets = OffsetRules(table)
         self.offset_commit = self._offsets.commit
+        self.commit_one = self._offsets.commit_one
         self.txn_offset_commit = self._offsets.txn_commit
         """Its records are replayed as pending ones."""
         self.deletions = GroupDeletions(table, self._offsets, self.shares)

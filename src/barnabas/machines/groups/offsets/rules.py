@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from barnabas.machines.groups.table import CommitCheck, Group, GroupOutcome, GroupTable
     from barnabas.machines.outcome import Asker
-    from barnabas.protocol.messages.groups.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
+    from barnabas.protocol.messages.groups.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic, OneOffset
     from barnabas.protocol.messages.groups.offset_fetch import OffsetFetchRequestGroup
     from barnabas.protocol.messages.groups.txn_offset_commit import TxnOffsetCommitRequest
 
@@ -83,8 +83,7 @@ class OffsetRules:
             if group is not None:
                 check = group.check_offset_commit(request.member_id, request.group_instance_id, epoch, asker.version)
             elif epoch >= 0:
-                missing = GroupIdNotFound if asker.version >= GROUP_ID_NOT_FOUND_SINCE else IllegalGeneration
-                raise missing(f"There is no group {group_id}, so it has no member {request.member_id}.")
+                raise _no_group(group_id, request.member_id, asker.version)
             changes, topics = self._records(group_id, request.topics, check, now_ms, expire_timestamp)
         except ApiError as error:
             return Outcome(replies=((asker, OffsetCommitResponse(topics=_refused(request.topics, error.code))),))
@@ -92,6 +91,27 @@ class OffsetRules:
             changes=tuple(changes),
             replies=((asker, OffsetCommitResponse(topics=tuple(topics))),),
             timers=_session(group, request.member_id, now_ms),
+            otherwise=as_before,
+        )
+
+    def commit_one(self, one: OneOffset, asker: Asker[ErrorCode], now_ms: int) -> GroupOutcome:
+        """What `commit` decides about one offset without metadata; the answer is the result alone."""
+        group_id, epoch, member_id, instance_id, topic_id, topic, partition, offset, leader_epoch = one
+        group = self._table.groups.get(group_id)
+        try:
+            if group is not None:
+                check = group.check_offset_commit(member_id, instance_id, epoch, asker.version)
+                if check is not None:
+                    check(topic, topic_id, partition)
+            elif epoch >= 0:
+                raise _no_group(group_id, member_id, asker.version)
+        except ApiError as error:
+            return Outcome(replies=((asker, error.code),))
+        value = OffsetCommitValue(offset, leader_epoch, "", now_ms, -1, topic_id)
+        return Outcome(
+            changes=(CoordinatorRecord(OffsetCommitKey(group_id, topic, partition), value),),
+            replies=((asker, ErrorCode.none),),
+            timers=_session(group, member_id, now_ms),
             otherwise=as_before,
         )
 
@@ -293,6 +313,11 @@ def _is_too_large(metadata: str, limit: int) -> bool:
     if metadata.isascii():
         return length > limit or length > MAX_RECORD_TEXT
     return len(metadata.encode("utf-16-le")) // 2 > limit or len(metadata.encode()) > MAX_RECORD_TEXT
+
+
+def _no_group(group_id: str, member_id: str, version: int) -> ApiError:
+    missing = GroupIdNotFound if version >= GROUP_ID_NOT_FOUND_SINCE else IllegalGeneration
+    return missing(f"There is no group {group_id}, so it has no member {member_id}.")
 
 
 @lru_cache(maxsize=4096)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from barnabas.model.errors import ErrorCode, InvalidFrame
@@ -136,8 +136,30 @@ def unpack(data: memoryview, position: int, version: int, max_elements: int = MA
     return request
 
 
-def _unpack_one(data: memoryview, position: int, version: int) -> OffsetCommitRequest | None:
-    """A flexible request with one offset and no metadata; None if it is another."""
+class OneOffset(NamedTuple):
+    """A commit of one offset, of a partition that there is."""
+
+    group_id: str
+    epoch: int
+    """The generation, or the member's epoch."""
+    member_id: str
+    instance_id: str | None
+    topic_id: UUID
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+
+
+Head = tuple[str, int, str, str | None, UUID | None, str]
+"""What stands before an only offset: group, epoch, member id, instance id, and the topic's id or name."""
+
+
+def read_one(data: memoryview, position: int, version: int) -> tuple[Head, int, int, int, int] | None:
+    """A flexible request with one offset and no metadata: head, partition, offset, leader epoch, if metadata is empty.
+
+    None if it is another.
+    """
     at = len(data) - _ONLY_OFFSET.size
     if not 0 < at - position <= _LONGEST_REMEMBERED:
         return None
@@ -145,10 +167,17 @@ def _unpack_one(data: memoryview, position: int, version: int) -> OffsetCommitRe
     if count != 2 or length > 1 or tags != NO_TAGS:
         return None
     try:
-        head = _read_head(bytes(data[position:at]), version)
+        return _read_head(bytes(data[position:at]), version), index, offset, epoch, length
     except _NotOne:
         return None
-    group_id, generation, member_id, instance_id, topic_id, name = head
+
+
+def _unpack_one(data: memoryview, position: int, version: int) -> OffsetCommitRequest | None:
+    """As `read_one`, as a request."""
+    found = read_one(data, position, version)
+    if found is None:
+        return None
+    (group_id, generation, member_id, instance_id, topic_id, name), index, offset, epoch, length = found
     partition = OffsetCommitRequestPartition(
         partition_index=index,
         committed_offset=offset,
@@ -169,7 +198,7 @@ class _NotOne(Exception):
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _read_head(before: bytes, version: int) -> tuple[str, int, str, str | None, UUID | None, str]:
+def _read_head(before: bytes, version: int) -> Head:
     """What stands before the partitions of a request with one of them. Raises _NotOne."""
     try:
         request = _unpack_short(before + _NO_OFFSET, 0, version, _ONE)
@@ -452,6 +481,12 @@ def pack_flexible(
             out += _FLEXIBLE_RESULT.pack(partition.partition_index, partition.error_code, 0)
         out.append(0)
     return finish(out, True)
+
+
+def pack_one(correlation_id: int, version: int, one: OneOffset, code: ErrorCode) -> bytes:
+    """A response of a flexible version to a commit of one offset, which is not throttled."""
+    layout, size, named = _one_result(one.topic_id if version >= TOPIC_IDS else one.topic)
+    return layout.pack(size, correlation_id, 0, named, one.partition, code)
 
 
 @lru_cache(maxsize=_REMEMBERED)
