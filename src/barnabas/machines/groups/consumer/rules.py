@@ -429,14 +429,27 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:
 
 
 def _answer(member: Member, settings: GroupSettings, assignment: Assignment | None) -> ConsumerGroupHeartbeatResponse:
+    interval_ms = settings.consumer_heartbeat_interval_ms
+    if assignment is None:
+        return _still_there(member.member_id, member.epoch, interval_ms)
+    return _make_answer(member.member_id, member.epoch, interval_ms, assignment)
+
+
+def _make_answer(
+    member_id: str, epoch: int, interval_ms: int, assignment: Assignment | None = None
+) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(
         throttle_time=NO_TIME,
         error_code=ErrorCode.none,
-        member_id=member.member_id,
-        member_epoch=member.epoch,  # type: ignore[arg-type]  # a record has no room for any other number
-        heartbeat_interval=_interval(settings.consumer_heartbeat_interval_ms),
+        member_id=member_id,
+        member_epoch=epoch,  # type: ignore[arg-type]  # a record has no room for any other number
+        heartbeat_interval=_interval(interval_ms),
         assignment=assignment,
     )
+
+
+_still_there = lru_cache(maxsize=1024)(_make_answer)
+"""What a member is answered as long as nothing changes."""
 
 
 def _assignment(member: Member) -> Assignment:

@@ -7,12 +7,14 @@ both equal to kio's.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest, TopicPartitions
 
 from barnabas.model.errors import InvalidFrame
 from barnabas.protocol.messages.groups import idle_heartbeat
+from barnabas.protocol.messages.groups.idle_heartbeat import LONGEST, REMEMBERED
 from barnabas.protocol.wire.bounds import MAX_ELEMENTS
 from barnabas.protocol.wire.durations import of_milliseconds
 from barnabas.protocol.wire.packing import INT32, add_text, finish, milliseconds
@@ -35,16 +37,25 @@ _NUMBERS: Final = struct.Struct(">ii")
 
 def unpack_plain(data: memoryview, position: int, version: int) -> ConsumerGroupHeartbeatRequest | None:
     """A request that is well-formed and has no tagged fields, in any version that is served; None for any other."""
-    found = idle_heartbeat.unpack(data, position, _NULLS[version])
-    if found is not None:
-        group_id, member_id, epoch = found
-        return ConsumerGroupHeartbeatRequest(
-            group_id=group_id, member_id=member_id, member_epoch=epoch, topic_partitions=None
-        )
+    raw = bytes(data[position:])
+    if len(raw) <= LONGEST and raw.endswith(_NULLS[version]) and (idle := _read_idle(raw, version)) is not None:
+        return idle
     try:
-        return _unpack(bytes(data), position, version)
+        return _unpack(raw, 0, version)
     except (*UNREADABLE, InvalidFrame, Unusual):
         return None
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _read_idle(raw: bytes, version: int) -> ConsumerGroupHeartbeatRequest | None:
+    """A request that brings nothing new; None for any other."""
+    found = idle_heartbeat.unpack(raw, _NULLS[version])
+    if found is None:
+        return None
+    group_id, member_id, epoch = found
+    return ConsumerGroupHeartbeatRequest(
+        group_id=group_id, member_id=member_id, member_epoch=epoch, topic_partitions=None
+    )
 
 
 def _unpack(raw: bytes, at: int, version: int) -> ConsumerGroupHeartbeatRequest:

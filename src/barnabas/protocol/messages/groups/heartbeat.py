@@ -6,10 +6,12 @@ both equal to kio's.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.heartbeat.v4.request import HeartbeatRequest
 
+from barnabas.protocol.messages.groups.idle_heartbeat import LONGEST, REMEMBERED
 from barnabas.protocol.wire.packing import INT16, INT32, finish, milliseconds, start
 
 if TYPE_CHECKING:
@@ -25,6 +27,11 @@ def unpack_idle(data: memoryview, position: int, version: int) -> HeartbeatReque
     if version < FLEXIBLE:
         return None
     raw = bytes(data[position:])
+    return _read_idle(raw) if len(raw) <= LONGEST and raw.endswith(_NULLS) else None
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _read_idle(raw: bytes) -> HeartbeatRequest | None:
     try:
         group_end = raw[0]
         member_at = group_end + 4

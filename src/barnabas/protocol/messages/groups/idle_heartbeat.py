@@ -3,11 +3,13 @@
 A member that has nothing to say sends its group, its id and its epoch, and then nulls, which are the same bytes each
 time. Any other request, and one that is wrong, is left to the general way of reading messages; tests hold the two
 equal. The length of a text counts its own byte; texts whose lengths take more than one are left to it, too.
+
+A member at rest sends the same bytes every few seconds, so the requests that were read last are remembered.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.protocol.wire.packing import INT32
 
@@ -15,10 +17,14 @@ if TYPE_CHECKING:
     from kio.schema.types import GroupId
     from kio.static.primitive import i32
 
+LONGEST: Final = 2 * 0x7F + 32
+"""Bytes of a request that can be such a heartbeat; none of more is remembered."""
+REMEMBERED: Final = 1024
+"""How many are remembered of each API."""
 
-def unpack(data: memoryview, position: int, nulls: bytes | None) -> tuple[GroupId, str, i32] | None:
+
+def unpack(raw: bytes, nulls: bytes | None) -> tuple[GroupId, str, i32] | None:
     """Group, member and epoch of a heartbeat that has nothing but `nulls` after them; None if it is none."""
-    raw = bytes(data[position:])
     try:
         member_at = raw[0]
         epoch_at = member_at + raw[member_at]
