@@ -7,9 +7,8 @@ a timer that is queued already costs one assignment.
 Work that is done in parts sets its timer for now, again and again: each part has a turn of the event loop of its own.
 
 Times are given on any clock, with the time that it is there, and kept on a monotonic one: no timer fires early or late
-because a clock was set. When
-the process was suspended, all its timers are due, and requests that arrived meanwhile are still unread. Then the timers
-wait a moment, so that no member is removed whose heartbeat has arrived.
+because a clock was set. When the process was suspended, all its timers are due, and requests that arrived meanwhile are
+still unread. Then the timers wait a moment, so that no member is removed whose heartbeat has arrived.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ permissions or quotas.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from barnabas.machines.outcome import Asker
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from barnabas.broker.serving.caller import Caller
     from barnabas.machines.groups.coordinator import GroupCoordinator
     from barnabas.machines.groups.table import GroupOutcome
+
+logger = logging.getLogger(__name__)
 
 
 def commit_one(
@@ -68,7 +71,10 @@ class _Call(Asker[ErrorCode]):
         code = response.code if isinstance(response, ApiError) else response
         self.packed = pack_one(self._correlation_id, self.version, self.one, code)  # type: ignore[arg-type]
         if self._parked is not None:
-            self._parked.resolve(self.packed)
+            try:
+                self._parked.resolve(self.packed)
+            except Exception:  # which concerns none of the others that are answered now
+                logger.exception("The response to client %s at %s got lost.", self.client_id, self.client_host)
 
     def fail(self, error: ApiError) -> None:
         """Give an error as the result."""

@@ -175,6 +175,25 @@ async def test_an_answer_waits_until_its_offset_is_stored(tmp_path: Path) -> Non
         assert await committed(broker, "g") == {("t", 0): 2}
 
 
+async def test_an_answer_that_cannot_be_handed_on_concerns_nobody_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with coordinating(tmp_path) as broker:
+        _, second, third = (at_once(broker, 9, frame(broker, 9, offset=offset)) for offset in range(3))
+        assert isinstance(second, Parked)
+        assert isinstance(third, Parked)
+
+        def fail() -> None:
+            raise RuntimeError("a fault of the connection")
+
+        second.notify = fail
+        packed = await answer_of(third)
+        assert isinstance(packed, bytes)
+        assert code_of(9, packed) is ErrorCode.none
+        assert await committed(broker, "g") == {("t", 0): 2}
+    assert "got lost" in caplog.text
+
+
 async def test_a_coordinator_that_fails_is_told_as_by_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with coordinating(tmp_path) as broker:
         machine = broker.groups.runtime.find("g").machine

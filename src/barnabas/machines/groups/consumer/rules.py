@@ -54,6 +54,7 @@ from barnabas.machines.groups.migration.conversion import Conversion
 from barnabas.machines.groups.table import TimerKey
 from barnabas.machines.outcome import Draft, Outcome, Timer, as_before
 from barnabas.model.errors import ApiError, GroupIdNotFound
+from barnabas.model.ids import LONGEST_REMEMBERED
 from barnabas.protocol.coordinator_records import (
     ConsumerGroupMetadataKey,
     GroupMetadataKey,
@@ -430,7 +431,7 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:
 
 def _answer(member: Member, settings: GroupSettings, assignment: Assignment | None) -> ConsumerGroupHeartbeatResponse:
     interval_ms = settings.consumer_heartbeat_interval_ms
-    if assignment is None:
+    if assignment is None and len(member.member_id) <= LONGEST_REMEMBERED:
         return _still_there(member.member_id, member.epoch, interval_ms)
     return _make_answer(member.member_id, member.epoch, interval_ms, assignment)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.machines.groups.consumer import rules
 from barnabas.machines.groups.consumer.rules import unchanged_member
 from barnabas.protocol.coordinator_records import ConsumerGroupCurrentMemberAssignmentKey
 from tests.support.consumer_groups import GROUP, Client, Consumer, Coordinator, request, settle
@@ -91,3 +92,13 @@ def test_so_is_every_heartbeat_of_a_group_whose_topics_have_changed() -> None:
     coordinator.set_topics({"orders": 5})
     assert not is_unchanged(coordinator, first)
     assert not is_unchanged(coordinator.reloaded(), first)
+
+
+def test_a_long_id_of_a_member_is_not_remembered() -> None:
+    coordinator = Coordinator({"orders": 1})
+    consumer = Consumer(coordinator, "m" * 10_000, ("orders",))
+    settle([consumer])
+    before = rules._still_there.cache_info().currsize
+    for _ in range(2):
+        consumer.beat(owned=None)
+    assert rules._still_there.cache_info().currsize == before
