@@ -267,13 +267,6 @@ def join_consumer(port: int, topic: str) -> Iterator[Once]:
 
 
 @contextmanager
-def rebalance_consumer(port: int, topic: str) -> Iterator[Once]:
-    """A rebalance of the consumer protocol: a sixth member joins, takes a partition of six over, and leaves."""
-    with closing(groups.ConsumerGroup(port, topic, topic, PARTITIONS - 1)) as group:
-        yield group.rebalance
-
-
-@contextmanager
 def rebalance_classic(port: int, topic: str) -> Iterator[Once]:
     """A rebalance of the classic protocol: six members join and sync."""
     with closing(groups.ClassicGroup(port, topic, topic, PARTITIONS)) as group:
@@ -372,7 +365,6 @@ STORIES: Final[dict[str, Story]] = {
         heartbeat_epoch,
         join_consumer,
         rebalance_classic,
-        rebalance_consumer,
         heartbeat_share,
         share_fetch,
         share_acknowledge,
