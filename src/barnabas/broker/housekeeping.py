@@ -90,6 +90,8 @@ class Housekeeping:
                     await tokens.remove_expired()
                 except BarnabasError as error:
                     logger.warning("Expired delegation tokens stay until the next time: %s", error)
+                except Exception:
+                    logger.exception("Expired delegation tokens stay until the next time.")
 
     async def _repeat(self, task: ScheduledTask) -> None:
         loop = asyncio.get_running_loop()

@@ -31,7 +31,7 @@ from barnabas.machines.security.acls import (
     ResourcePattern,
 )
 from barnabas.metadata.stores.store import BadVersion, Create, NodeExists, NoNode, StoreUnavailable
-from barnabas.metadata.znodes import MalformedNode, dump, load
+from barnabas.metadata.znodes import MalformedNode, dump, load, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -149,11 +149,6 @@ class AclChangesNode:
         return f"{folder}/acl_changes_"
 
     @staticmethod
-    def number(name: str) -> int:
-        """The place of a note in their order, by its name."""
-        return int(name.rpartition("_")[2])
-
-    @staticmethod
     def encode(pattern: ResourcePattern) -> bytes:
         """Of a literal name as `TOPIC:name`, of others as JSON."""
         if pattern.pattern_type is PatternType.LITERAL:
@@ -175,9 +170,11 @@ class AclChangesNode:
                 kind, _, name = data.decode().partition(":")
                 return ResourcePattern(AclResourceType[kind.upper()], name)
             value = load(path, data)
-            pattern_type = PatternType[value["patternType"].upper()]
-            return ResourcePattern(AclResourceType[value["resourceType"].upper()], value["name"], pattern_type)
-        except (KeyError, ValueError, AttributeError) as error:
+            kind, name, pattern_type = value["resourceType"], value["name"], value["patternType"]
+            if not isinstance(name, str):
+                raise TypeError("name is a text")
+            return ResourcePattern(AclResourceType[kind.upper()], name, PatternType[pattern_type.upper()])
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise MalformedNode(path, data, error) from error
 
 
@@ -253,7 +250,7 @@ async def load_some(store: MetadataStore, patterns: Collection[ResourcePattern])
 
 async def _numbers(store: MetadataStore, folder: str) -> Mapping[int, str]:
     try:
-        return {AclChangesNode.number(name): name for name in await store.children(folder)}
+        return numbered(await store.children(folder), AclChangesNode.prefix(folder))
     except NoNode:
         return {}
 
@@ -323,7 +320,7 @@ async def _write(store: MetadataStore, path: str, node: StoredNode | None, entri
 async def _note(store: MetadataStore, pattern: ResourcePattern) -> None:
     folder = AclChangesNode.folder(pattern)
     await store.create(AclChangesNode.prefix(folder), AclChangesNode.encode(pattern), sequential=True, parents=True)
-    notes = await store.children(folder)
+    notes = list((await _numbers(store, folder)).values())
     for name in notes[:-KEPT] if len(notes) > 2 * KEPT else ():
         with contextlib.suppress(NoNode):
             await store.delete(f"{folder}/{name}")

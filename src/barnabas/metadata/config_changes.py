@@ -2,7 +2,7 @@
 
 The controller leaves a numbered note for every resource whose settings it changed, as Kafka does in its ZooKeeper mode;
 brokers watch the folder of notes and read again what new notes name. Only the newest notes are kept: whoever sees a gap
-in the numbers, or has never looked, reads everything.
+in the numbers, has never looked, or cannot read a note reads everything.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.metadata.images.loading import load_configs
 from barnabas.metadata.stores.store import BadVersion, NodeExists, NoNode
-from barnabas.metadata.znodes import ConfigChangesNode, ConfigNode
+from barnabas.metadata.znodes import ConfigChangesNode, ConfigNode, MalformedNode, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from barnabas.machines.controller.image import ConfigResource
     from barnabas.metadata.images.loading import Configs
-    from barnabas.metadata.stores.store import MetadataStore
+    from barnabas.metadata.stores.store import MetadataStore, StoredNode
 
 KEPT: Final = 100
 """How many notes stay for those who have not read them yet."""
@@ -33,7 +33,7 @@ async def note(store: MetadataStore, resources: Iterable[ConfigResource]) -> Non
         await store.create(ConfigChangesNode.prefix, ConfigChangesNode.encode(resource), sequential=True)
         has_new = True
     if has_new:
-        for name in (await store.children(ConfigChangesNode.path))[:-KEPT]:
+        for name in list((await _numbers(store)).values())[:-KEPT]:
             with contextlib.suppress(NoNode):
                 await store.delete(f"{ConfigChangesNode.path}/{name}")
 
@@ -85,26 +85,37 @@ class ConfigChanges:
 
     async def skip(self, store: MetadataStore) -> None:
         """Count all notes as read, since everything is about to be read."""
-        numbers = await self._numbers(store)
+        numbers = await _numbers(store)
         self._read = max(numbers, default=-1)
 
     async def read(self, store: MetadataStore) -> tuple[Configs, bool]:
         """The settings of every resource that new notes name, as they are now, and whether these are all there are."""
-        numbers = await self._numbers(store)
-        new = sorted(number for number in numbers if number > self._read)
-        if self._read == _NEVER or (new and new[0] > self._read + 1 and self._read + 1 not in numbers):
-            configs = await load_configs(store)
-            self._read = max(numbers, default=-1)
-            return configs, True
-        if not new:
+        numbers = await _numbers(store)
+        new = [number for number in numbers if number > self._read]
+        missed = self._read == _NEVER or (new and new[0] > self._read + 1)
+        if not (missed or new):
             return {}, False
-        paths = [f"{ConfigChangesNode.path}/{numbers[number]}" for number in new]
-        nodes = await store.find_many(paths)
-        named = [ConfigChangesNode.decode(node.path, node.data) for node in nodes if node is not None]
-        configs = await load_configs(store, list(dict.fromkeys(resource for resource in named if resource is not None)))
-        self._read = new[-1]
-        return configs, False
+        paths = [] if missed else [f"{ConfigChangesNode.path}/{numbers[number]}" for number in new]
+        named = None if missed else _changed_resources(await store.find_many(paths))
+        configs = await load_configs(store, named)
+        self._read = max(numbers, default=-1)
+        return configs, named is None
 
-    @staticmethod
-    async def _numbers(store: MetadataStore) -> Mapping[int, str]:
-        return {ConfigChangesNode.number(name): name for name in await store.children(ConfigChangesNode.path)}
+
+def _changed_resources(notes: Iterable[StoredNode | None]) -> list[ConfigResource] | None:
+    """What notes name; None if one was removed meanwhile, or cannot be read, so that it is not known."""
+    named: dict[ConfigResource, None] = {}
+    for note in notes:
+        if note is None:
+            return None
+        try:
+            resource = ConfigChangesNode.decode(note.path, note.data)
+        except MalformedNode:
+            return None
+        if resource is not None:
+            named[resource] = None
+    return list(named)
+
+
+async def _numbers(store: MetadataStore) -> Mapping[int, str]:
+    return numbered(await store.children(ConfigChangesNode.path), ConfigChangesNode.prefix)

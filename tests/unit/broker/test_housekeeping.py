@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.housekeeping import Housekeeping
@@ -46,6 +48,25 @@ async def test_a_task_that_fails_runs_again(tmp_path: Path) -> None:
 
     async with running_parts(tmp_path, OFTEN, make_logs=FailingRetention) as broker:
         housekeeping = Housekeeping(broker)
+        housekeeping.start()
+        await until(lambda: len(calls) >= 3)
+        await housekeeping.stop()
+
+
+async def test_expired_tokens_are_removed_at_the_next_time_whatever_failed_before(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    async def fail() -> None:
+        calls.append(1)
+        raise ValueError("no such luck")
+
+    settings = {
+        "delegation.token.secret.key": "sesame",
+        "delegation.token.expiry.check.interval.ms": "5",
+    }
+    async with running_parts(tmp_path, settings) as broker:
+        tokens: Any = SimpleNamespace(remove_expired=fail)
+        housekeeping = Housekeeping(replace(broker, tokens=tokens))
         housekeeping.start()
         await until(lambda: len(calls) >= 3)
         await housekeeping.stop()

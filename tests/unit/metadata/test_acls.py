@@ -32,6 +32,9 @@ TEAM = ResourcePattern(AclResourceType.GROUP, "team-", PatternType.PREFIXED)
 READ = Entry("User:alice", "*", Operation.READ, Permission.ALLOW)
 WRITE = Entry("User:bob", "10.0.0.1", Operation.DESCRIBE_CONFIGS, Permission.DENY)
 
+ODD_NAMES = ("odd", "acl_changes_", "acl_changes_0000000001x", "acl_changes_1_2", "0000000001", "acl_changes_²")
+"""Names of nodes that are no notes."""
+
 
 def only(rules: dict[ResourcePattern, set[Entry]]) -> dict[ResourcePattern, frozenset[Entry]]:
     return {pattern: frozenset(entries) for pattern, entries in rules.items()}
@@ -111,6 +114,33 @@ async def test_who_misses_a_note_or_cannot_read_it_reads_everything(tmp_path: Pa
         assert await changes.read(store) == (only({ORDERS: {READ, WRITE}, TEAM: {READ}}), True)
         await store.create(AclChangesNode.prefix(AclChangesNode.extended), b"of tomorrow", sequential=True)
         assert (await changes.read(store))[1]
+
+
+async def test_what_is_no_note_among_notes_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acls, "KEPT", 3)
+    odd = [f"{folder}/{name}" for folder in (AclChangesNode.literal, AclChangesNode.extended) for name in ODD_NAMES]
+    async with a_store(tmp_path) as store:
+        changes = AclChanges()
+        for path in odd:
+            await store.create(path, b"mine")
+        await acls.add(store, [Acl(ORDERS, READ), Acl(TEAM, READ)])
+        assert await changes.read(store) == (only({ORDERS: {READ}, TEAM: {READ}}), True)
+        await acls.add(store, [Acl(ORDERS, WRITE)])
+        assert await changes.read(store) == (only({ORDERS: {READ, WRITE}}), False)
+        for _ in range(7):
+            await acls.add(store, [Acl(ORDERS, READ)])
+        assert None not in await store.find_many(odd)
+
+
+@pytest.mark.parametrize("name", [5, None, ["orders"]])
+async def test_a_note_whose_name_is_no_text_has_everything_read(tmp_path: Path, name: object) -> None:
+    async with a_store(tmp_path) as store:
+        changes = AclChanges()
+        await acls.add(store, [Acl(TEAM, READ)])
+        await changes.read(store)
+        note = {"version": 1, "resourceType": "TOPIC", "name": name, "patternType": "PREFIXED"}
+        await store.create(AclChangesNode.prefix(AclChangesNode.extended), json.dumps(note).encode(), sequential=True)
+        assert await changes.read(store) == (only({TEAM: {READ}}), True)
 
 
 async def test_old_notes_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

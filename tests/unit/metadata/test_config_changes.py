@@ -13,8 +13,10 @@ from barnabas.metadata.stores.sqlite import SqliteStore
 from barnabas.metadata.znodes import ConfigChangesNode
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
+
+    from barnabas.metadata.stores.store import StoredNode
 
 TOPIC, BROKER = ConfigResource.topic("t"), ConfigResource.broker(1)
 
@@ -61,6 +63,41 @@ async def test_who_misses_notes_reads_everything(tmp_path: Path) -> None:
             await config_changes.note(store, [BROKER])
         assert len(await store.children(ConfigChangesNode.path)) == KEPT
         assert await changes.read(store) == ({TOPIC: {"a": "1"}}, True)
+
+
+async def test_who_cannot_read_a_note_or_finds_it_gone_reads_everything(tmp_path: Path) -> None:
+    async with a_store(tmp_path) as store:
+        changes = ConfigChanges()
+        await changes.skip(store)
+        await config_changes.write(store, {TOPIC: {"a": "1"}})
+        await store.create(ConfigChangesNode.prefix, b"of tomorrow", sequential=True)
+        assert await changes.read(store) == ({TOPIC: {"a": "1"}}, True)
+        assert await changes.read(store) == ({}, False)
+        await config_changes.write(store, {TOPIC: {"a": "2"}})
+        find_many = store.find_many
+
+        async def find_none(paths: Sequence[str]) -> list[StoredNode | None]:
+            store.find_many = find_many  # type: ignore[method-assign]
+            return [None for _ in paths]
+
+        store.find_many = find_none  # type: ignore[method-assign]
+        assert await changes.read(store) == ({TOPIC: {"a": "2"}}, True)
+
+
+async def test_what_is_no_note_among_notes_is_left_alone(tmp_path: Path) -> None:
+    async with a_store(tmp_path) as store:
+        changes = ConfigChanges()
+        await changes.skip(store)
+        odd = [f"{ConfigChangesNode.path}/{name}" for name in ("odd", "config_change_1x", "config_change_")]
+        for path in odd:
+            await store.create(path, b"mine")
+        await config_changes.write(store, {TOPIC: {"a": "1"}})
+        assert await changes.read(store) == ({TOPIC: {"a": "1"}}, True)
+        await config_changes.write(store, {TOPIC: {"a": "2"}})
+        assert await changes.read(store) == ({TOPIC: {"a": "2"}}, False)
+        for _ in range(KEPT):
+            await config_changes.note(store, [BROKER])
+        assert None not in await store.find_many(odd)
 
 
 async def test_a_resource_without_a_node_has_no_settings(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 All ACLs are read when the broker starts, when it has a new session with the store, and when another controller was
 elected: the one before may have died between a change and the note of it. Otherwise notes say what to read
-(`metadata/acls`). If the tree cannot be read, the last rules stay in force and it is tried again every second; a broker
-that has never read it does not start.
+(`metadata/acls`). If the tree cannot be read, for whatever reason, the last rules stay in force and it is tried again
+every second; a broker that has never read it does not start.
 """
 
 from __future__ import annotations
@@ -93,5 +93,13 @@ class AclFollower:
                     _RETRY_SECONDS,
                     error,
                 )
-                await asyncio.sleep(_RETRY_SECONDS)
-                self._changed.set()
+            except Exception:  # whoever follows no more judges by old rules, and nobody notices
+                logger.exception(
+                    "The ACLs could not be read. The last ones stay in force. It is tried again in %g s.",
+                    _RETRY_SECONDS,
+                )
+                self._changes.forget()
+            else:
+                continue
+            await asyncio.sleep(_RETRY_SECONDS)
+            self._changed.set()

@@ -122,6 +122,10 @@ class Strays:
                         error,
                     )
                 failed = True
+            except Exception:
+                if not failed:
+                    logger.exception("Could not decide whether %d logs may be removed. It is tried again.", len(strays))
+                failed = True
             attempts += 1
             asked = {each.path for each in strays}  # more may come at any time
             await self._write_offsets()

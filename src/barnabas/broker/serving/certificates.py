@@ -173,6 +173,8 @@ class Certificates:
                     found[location] = stat.st_mtime_ns, stat.st_ino, stat.st_size
                 except OSError as error:
                     found[location] = error.errno
+                except ValueError:  # no path at all, such as one with a zero byte: loading says so
+                    found[location] = None
         return found
 
     def _load(self, of_listener: OfListener, old: _Loaded | None = None) -> _Loaded:

@@ -20,6 +20,7 @@ from barnabas.model.ids import TopicPartition
 from barnabas.protocol.messages import inter_broker
 from tests.support.images import proved
 from tests.support.parts import append, make_topic, run
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,6 +108,22 @@ async def test_nothing_is_removed_while_the_tree_cannot_be_asked(
         await broker.replicas.settled()
         assert directories(broker) == ["stray"]
         monkeypatch.setattr(type(broker.membership.store), "find_many", find_many)
+        await settled(broker)
+        assert directories(broker) == ["delete"]
+
+    await run(tmp_path, story)
+
+
+async def test_a_failure_of_any_kind_is_logged_and_the_tree_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(broker: BrokerContext) -> None:
+        await with_data(broker)
+        monkeypatch.setattr("barnabas.broker.replication.strays._RETRY", 0.01)
+        with monkeypatch.context() as failing:
+            failing.setattr("barnabas.broker.replication.strays.removable", None)
+            await broker.controller.delete_topics(["t"])
+            await until(lambda: "TypeError" in caplog.text)
         await settled(broker)
         assert directories(broker) == ["delete"]
 

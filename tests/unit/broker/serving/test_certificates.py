@@ -127,6 +127,22 @@ async def test_a_certificate_that_only_openssl_can_read_is_not_the_last_that_is_
         await until(lambda: setting.context() is not first)
 
 
+async def test_a_location_that_is_no_path_is_not_the_last_that_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "WATCH_SECONDS", 0.02)
+    setting = Setting(tmp_path)
+    async with running(setting):
+        first = setting.context()
+        setting.set(listener_name_ssl_ssl_keystore_location="\0")
+        await until(lambda: "old ones stay in use" in caplog.text)
+        setting.set()
+        await until(lambda: setting.context() is not first)
+        second = setting.context()
+        setting.authority.issue("127.0.0.1", common_name="broker").write(setting.keystore)
+        await until(lambda: setting.context() is not second)
+
+
 async def test_of_two_changes_the_second_stays_however_long_the_first_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,0 +1,76 @@
+"""A broker's rules follow the metadata tree, whatever stands in it and whatever fails."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from barnabas.broker.permissions import following
+from barnabas.broker.permissions.access import Permissions
+from barnabas.broker.permissions.audit import AuditLog
+from barnabas.broker.permissions.following import AclFollower
+from barnabas.machines.security.acls import Acl, AclResourceType, Entry, Operation, Permission, ResourcePattern
+from barnabas.machines.security.authorizer import Authorizer
+from barnabas.metadata import acls
+from barnabas.metadata.acls import AclChangesNode
+from barnabas.metadata.stores.sqlite import SqliteStore
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    import pytest
+
+ORDERS = ResourcePattern(AclResourceType.TOPIC, "orders")
+READ = Entry("User:alice", "*", Operation.READ, Permission.ALLOW)
+WRITE = Entry("User:bob", "*", Operation.WRITE, Permission.ALLOW)
+
+
+class Following:
+    """A broker's rules, and the tree that they follow."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self.store = store
+        self.permissions = Permissions(Authorizer(), AuditLog(lambda: 0.0))
+        self.follower = AclFollower(self.permissions)
+
+    def has(self, *entries: Entry) -> bool:
+        """Whether exactly these ACLs are in force."""
+        return set(self.permissions.rules) == {Acl(ORDERS, entry) for entry in entries}
+
+
+@asynccontextmanager
+async def following_tree(folder: Path) -> AsyncIterator[Following]:
+    store = SqliteStore(folder / "metadata")
+    await store.start()
+    one = Following(store)
+    try:
+        await one.follower.open(store)
+        yield one
+        await one.follower.stop()
+    finally:
+        await store.close()
+
+
+async def test_what_is_no_note_does_not_end_the_following(tmp_path: Path) -> None:
+    async with following_tree(tmp_path) as one:
+        await one.store.create(f"{AclChangesNode.literal}/of-an-operator", b"?")
+        await acls.add(one.store, [Acl(ORDERS, READ)])
+        await until(lambda: one.has(READ))
+        await acls.remove(one.store, [Acl(ORDERS, READ)])
+        await until(one.has)
+
+
+async def test_a_failure_of_any_kind_is_logged_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(following, "_RETRY_SECONDS", 0.01)
+    async with following_tree(tmp_path) as one:
+        with monkeypatch.context() as failing:
+            failing.setattr(one.permissions, "replace", None)
+            await acls.add(one.store, [Acl(ORDERS, READ)])
+            await until(lambda: "The last ones stay in force" in caplog.text and "TypeError" in caplog.text)
+        await until(lambda: one.has(READ))
+        await acls.add(one.store, [Acl(ORDERS, WRITE)])
+        await until(lambda: one.has(READ, WRITE))
