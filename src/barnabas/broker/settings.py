@@ -15,6 +15,7 @@ import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.machines.controller.image import ALL_BROKERS, ConfigResource
+from barnabas.model.config.authorizer import check_classes
 from barnabas.model.config.broker import check_logins, check_together
 from barnabas.model.config.definition import Mode, Support, Value
 from barnabas.model.config.keys.all_keys import BROKER_KEYS, TOPIC_KEYS, of_one_listener
@@ -163,7 +164,8 @@ class Settings(Values):
             try:
                 if (key := _key(name)) is not None:
                     key.parse(text)
-            except InvalidConfig as error:
+                check_classes({name: text})
+            except (InvalidConfig, ConfigError) as error:
                 raise InvalidRequest(str(error)) from None
         if all_brokers:
             _refuse(
@@ -321,7 +323,8 @@ def _usable(settings: Mapping[str, str], whose: str) -> dict[str, str]:
         try:
             if key is not None:
                 key.parse(text)
-        except InvalidConfig as error:
+            check_classes({name: text})
+        except (InvalidConfig, ConfigError) as error:
             logger.error("A dynamic setting of %s is ignored: %s", whose, error)
             continue
         usable[name] = text

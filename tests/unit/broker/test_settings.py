@@ -67,13 +67,21 @@ class TestStrength:
     def test_what_cannot_be_used_is_left_out(self, caplog: pytest.LogCaptureFixture) -> None:
         cluster = Cluster()
         with caplog.at_level(logging.ERROR):
-            cluster.set(ME, message_max_bytes="x", num_partitions="5", log_retention_ms="5", foo="bar")
+            cluster.set(
+                ME,
+                message_max_bytes="x",
+                num_partitions="5",
+                log_retention_ms="5",
+                foo="bar",
+                principal_builder_class="com.example.Names",
+            )
         assert cluster.settings.number("message.max.bytes") == 1_048_588
         assert cluster.settings.number("num.partitions") == 1
         assert cluster.settings.number("log.retention.ms") == 5
         assert cluster.settings.dynamic == {"log.retention.ms": "5", "foo": "bar"}
         assert "message.max.bytes" in caplog.text
         assert "num.partitions" in caplog.text
+        assert "principal.builder.class is com.example.Names" in caplog.text
 
 
 class TestListeners:
@@ -210,6 +218,17 @@ class TestChecks:
             ),
             ({"log.retention.ms": "0"}, "log.retention.ms is 0: it must be -1 (unlimited) or 1 or more"),
             ({"log.roll.ms": "0"}, "log.roll.ms is 0: it must be 1 or more"),
+            (
+                {"principal.builder.class": "com.example.Names"},
+                "principal.builder.class is com.example.Names: Barnabas runs no Java classes, so clients would be "
+                "known by other names; take the key out, or set it to "
+                "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+            ),
+            (
+                {"listener.name.internal.ssl.trustmanager.algorithm": "Anybody"},
+                "listener.name.internal.ssl.trustmanager.algorithm is Anybody: Barnabas runs no Java classes, so "
+                "certificates would be checked in another way; take the key out, or set it to PKIX",
+            ),
         ],
     )
     def test_what_kafka_refuses_is_refused(self, dynamic: dict[str, str], complaint: str, all_brokers: bool) -> None:

@@ -120,6 +120,12 @@ def test_brokers_log_in_by_any_mechanism(settings: dict[str, str], expected: Bro
         ),
         ({**OAUTH, "sasl.oauthbearer.jwt.retriever.class": "a.b.JwtBearerJwtRetriever"}, "Barnabas takes"),
         ({**OAUTH, "sasl.login.callback.handler.class": "org.example.Mine"}, "Barnabas takes"),
+        ({**OAUTH, "sasl.oauthbearer.assertion.file": "/a"}, "with no assertion"),
+        ({**OAUTH, "sasl.oauthbearer.assertion.private.key.file": "/k"}, "with no assertion"),
+        (
+            {**OAUTH, "listener.name.brokers.oauthbearer.sasl.oauthbearer.assertion.template.file": "/t"},
+            r"listener\.name\.brokers\.oauthbearer\.sasl.*with no assertion",
+        ),
         (
             {
                 "sasl.enabled.mechanisms": "OAUTHBEARER",

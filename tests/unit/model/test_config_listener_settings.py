@@ -94,7 +94,6 @@ def test_client_certificates_are_asked_for_on_sasl_listeners_only_by_their_own_s
         ({"ssl.enabled.protocols": "TLSv1.4"}, "is not one of"),
         ({"ssl.enabled.protocols": ""}, "is empty"),
         ({"ssl.protocol": "SSLv3"}, "it takes TLS"),
-        ({"ssl.engine.factory.class": "org.example.Engines"}, "cannot run Java classes"),
         ({"ssl.endpoint.identification.algorithm": "ldaps"}, "takes https"),
     ],
 )

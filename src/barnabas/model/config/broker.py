@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from barnabas.model.config.authorizer import check_authorizer
+from barnabas.model.config.authorizer import check_authorizer, check_classes
 from barnabas.model.config.definition import Key, Support, Value
 from barnabas.model.config.keys.all_keys import BROKER_KEYS, listener_setting
 from barnabas.model.config.keys.old_names import of_today
@@ -105,6 +105,7 @@ def _load(properties: Mapping[str, str]) -> BrokerConfig:
         parsed[name] = _parse(key, text)
         if key.support in (Support.IGNORED, Support.RETIRED):
             warnings.append(f"{name} is ignored: this key of Apache Kafka has no effect in Barnabas")
+    check_classes(given)
     node_id = _node_id(parsed)
     _set_both_ids(node_id, given, parsed)
     draft = _Draft(parsed)

@@ -46,6 +46,12 @@ CLIENT_ID: Final = "sasl.oauthbearer.client.credentials.client.id"
 CLIENT_SECRET: Final = "sasl.oauthbearer.client.credentials.client.secret"  # the name of a key
 SCOPE: Final = "sasl.oauthbearer.scope"
 RETRIEVER: Final = "sasl.oauthbearer.jwt.retriever.class"
+_ASSERTIONS: Final = (
+    "sasl.oauthbearer.assertion.file",
+    "sasl.oauthbearer.assertion.private.key.file",
+    "sasl.oauthbearer.assertion.template.file",
+)
+"""What tells Kafka's brokers to get their tokens with a signed assertion."""
 _RETRIEVERS: Final = ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "FileJwtRetriever")
 _SUBJECT: Final = "unsecuredLoginStringClaim_sub"
 _LOGIN_HANDLER: Final = "sasl.login.callback.handler.class"
@@ -297,3 +303,9 @@ def _refuse_other_classes(values: ListenerValues) -> None:
         name = values.text_or_none(key)
         if name and name.rpartition(".")[2] not in known:
             raise ConfigError(f"{values.name_of(key)} is {name}: Barnabas takes {', '.join(known)}, or none")
+    for key in _ASSERTIONS:
+        if values.text_or_none(key):
+            raise ConfigError(
+                f"{values.name_of(key)} is set: a broker of Barnabas gets its token with a client id and a secret "
+                f"({CLIENT_ID}), or reads it from a file ({TOKEN_URL}), and with no assertion; take the key out"
+            )

@@ -23,10 +23,6 @@ def check_tls(values: ListenerValues) -> None:
     _check_keystore(values)
     check_truststore(values)
     check_protocols(values)
-    if values.value("ssl.engine.factory.class"):
-        raise ConfigError(
-            f"{values.name_of('ssl.engine.factory.class')} is set: Barnabas cannot run Java classes; take the key out"
-        )
     if values.text("ssl.endpoint.identification.algorithm").lower() not in ("", "https"):
         raise ConfigError(
             f"{values.name_of('ssl.endpoint.identification.algorithm')} takes https, or nothing to switch it off"

@@ -13,6 +13,9 @@ BROKER: Final[dict[str, str]] = {
     "advertised.listeners": (
         "The addresses that the broker gives to clients, as NAME://HOST:PORT. If unset, the values of listeners."
     ),
+    "alter.config.policy.class.name": (
+        "A Java class that judges changes of settings, which Barnabas cannot run: a broker with one does not start."
+    ),
     "authorizer.class.name": (
         "The class name of Kafka's StandardAuthorizer or AclAuthorizer: the broker then checks every request against "
         "ACLs. If empty, every client may do everything."
@@ -25,6 +28,9 @@ BROKER: Final[dict[str, str]] = {
     ),
     "broker.id": "The id of this broker. The same as node.id, under its name in Kafka's ZooKeeper mode.",
     "broker.rack": "The rack of this broker. The controller spreads the replicas of a partition over racks.",
+    "client.quota.callback.class": (
+        "A Java class that gives clients their quotas, which Barnabas cannot run: a broker with one does not start."
+    ),
     "compression.gzip.level": (
         "The compression level for topics whose compression.type is gzip; -1 is the default of gzip."
     ),
@@ -47,6 +53,9 @@ BROKER: Final[dict[str, str]] = {
     ),
     "controller.quota.window.size.seconds": (
         "The length of one sample in which controller mutations are counted (controller.quota.window.num)."
+    ),
+    "create.topic.policy.class.name": (
+        "A Java class that judges new topics, which Barnabas cannot run: a broker with one does not start."
     ),
     "controlled.shutdown.enable": (
         "Whether a broker that stops moves the leadership of its partitions to other brokers first."
@@ -276,6 +285,10 @@ BROKER: Final[dict[str, str]] = {
     "producer.id.expiration.ms": (
         "How long a partition remembers the sequence numbers of a producer that sends nothing."
     ),
+    "principal.builder.class": (
+        "The Java class that says as whom a client is known. The broker accepts Apache Kafka's own "
+        "DefaultKafkaPrincipalBuilder, does what it does, and refuses any other."
+    ),
     "password.encoder.iterations": (
         "The number of hash iterations that derive the encryption key from password.encoder.secret."
     ),
@@ -375,6 +388,14 @@ BROKER: Final[dict[str, str]] = {
         "the listener offers it, or else the first mechanism for which this broker has a user name and a password "
         "(sasl.jaas.config)."
     ),
+    "sasl.client.callback.handler.class": (
+        "The Java class by which brokers log in to each other. The broker accepts the names of Apache Kafka's own "
+        "classes, or none, and refuses any other."
+    ),
+    "sasl.login.class": (
+        "The Java class by which brokers get what they log in to each other with. The broker accepts the names of "
+        "Apache Kafka's own classes, or none, and refuses any other."
+    ),
     "sasl.login.callback.handler.class": (
         "The Java class that gets a broker's own OAUTHBEARER token. The broker accepts the name of Apache Kafka's own "
         "class, or none, and refuses to start with another."
@@ -413,6 +434,22 @@ BROKER: Final[dict[str, str]] = {
         "The Java class that gets a broker's own OAUTHBEARER token. The broker accepts DefaultJwtRetriever, "
         "ClientCredentialsJwtRetriever and FileJwtRetriever of Apache Kafka, and does what they do."
     ),
+    "sasl.oauthbearer.jwt.validator.class": (
+        "The Java class that validates OAUTHBEARER tokens. The broker accepts DefaultJwtValidator and "
+        "BrokerJwtValidator of Apache Kafka, does what they do, and refuses any other."
+    ),
+    "sasl.oauthbearer.assertion.file": (
+        "A file with a signed assertion to get a broker's own OAUTHBEARER token with. Barnabas gets tokens without: "
+        "brokers that log in to each other by OAUTHBEARER refuse to start with it."
+    ),
+    "sasl.oauthbearer.assertion.private.key.file": (
+        "The key of assertions to get a broker's own OAUTHBEARER token with. Barnabas gets tokens without: brokers "
+        "that log in to each other by OAUTHBEARER refuse to start with it."
+    ),
+    "sasl.oauthbearer.assertion.template.file": (
+        "What assertions say that get a broker's own OAUTHBEARER token. Barnabas gets tokens without: brokers that log "
+        "in to each other by OAUTHBEARER refuse to start with it."
+    ),
     "sasl.oauthbearer.scope": "The scope that a broker asks for with its own OAUTHBEARER token.",
     "sasl.oauthbearer.token.endpoint.url": (
         "The URL at which brokers that log in to each other by OAUTHBEARER get their tokens: https://... of the "
@@ -444,6 +481,10 @@ BROKER: Final[dict[str, str]] = {
         "`https`: a broker checks that the certificate of another broker names the host that it connects to. Empty: "
         "it does not."
     ),
+    "ssl.engine.factory.class": (
+        "The Java class that makes TLS connections. The broker accepts Apache Kafka's own DefaultSslEngineFactory, or "
+        "none, and refuses any other."
+    ),
     "ssl.key.password": "The password of the private key in the keystore, or in ssl.keystore.key.",
     "ssl.keystore.certificate.chain": (
         "The broker's certificate and the intermediate certificates up to its CA, as PEM text (ssl.keystore.type=PEM)."
@@ -461,6 +502,9 @@ BROKER: Final[dict[str, str]] = {
     ),
     "ssl.protocol": (
         "The newest TLS version that the broker uses: TLSv1.2 or TLSv1.3; TLS means the newest that it knows."
+    ),
+    "ssl.trustmanager.algorithm": (
+        "How Java checks certificates. The broker accepts PKIX and SunX509, checks as PKIX does, and refuses any other."
     ),
     "ssl.truststore.certificates": "The certificates of trusted CAs, as PEM text (ssl.truststore.type=PEM).",
     "ssl.truststore.location": (
