@@ -11,8 +11,10 @@ import asyncio
 import contextlib
 import logging
 import secrets
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.security.login_threads import LoginThreads
 from barnabas.machines.security import delegation_tokens as rules
 from barnabas.machines.security.login_step import Identity, LoginRefused
 from barnabas.machines.security.scram import ScramCredential
@@ -50,6 +52,7 @@ class DelegationTokens:
         self._store = store
         self._clock = clock
         self._lookups = asyncio.Semaphore(MOST_LOOKUPS)
+        self._threads = LoginThreads("delegation token")
 
     @property
     def _times(self) -> rules.TokenTimes:
@@ -139,7 +142,9 @@ class DelegationTokens:
             if token is None or token.is_expired(self._clock.now_ms()):
                 return decoy, None
             password = rules.token_password(token.token_id, self._key)
-            credential = await asyncio.to_thread(ScramCredential.of_password, mechanism, password, decoy.salt)
+            credential = await self._threads.run(
+                partial(ScramCredential.of_password, mechanism, password, decoy.salt), len(opening.name)
+            )
         kind, _, name = token.owner.partition(":")
         return credential, Identity(name, kind=kind, is_token=True, expires_ms=token.expires_ms)
 

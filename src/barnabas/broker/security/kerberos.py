@@ -5,33 +5,28 @@ does that; the client takes it, and says in whose name it wants to act. That nam
 clients send the broker's name there. A client always is who its ticket says.
 
 The arithmetic and the files (keytab, replay cache) are the system's library's (`gssapi` binds it), in threads of their
-own: strangers can have them busy, and nobody else waits for those. At most `MOST_WAITING` messages wait for a thread.
+own (`login_threads`).
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.security.login_threads import LoginThreads
 from barnabas.machines.security.kerberos_names import KerberosNames, NoLocalName
 from barnabas.machines.security.login_step import Identity, LoginRefused, LoginStep
 from barnabas.model.config import sasl
 from barnabas.model.errors import ConfigError, StartupError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from barnabas.model.config.per_listener import ListenerValues
 
 logger = logging.getLogger(__name__)
 
 LONGEST_MESSAGE: Final = 64 * 1024
 """Bytes of a message: tickets with many groups have tens of thousands."""
-THREADS: Final = 2
-MOST_WAITING: Final = 100
-"""Messages that wait for a thread, all of which are in memory; whoever comes then has to try again."""
 MOST_ROUNDS: Final = 10
 """Messages until the context must stand; Kerberos needs one or two."""
 NO_LAYER: Final = 1
@@ -60,7 +55,7 @@ class Kerberos:
                 f"{error}"
             ) from None
         self._names = KerberosNames(values.items("sasl.kerberos.principal.to.local.rules"), realm)
-        self._threads = MessageThreads()
+        self._threads = LoginThreads(sasl.GSSAPI)
 
     def begin(self) -> GssapiLogin:
         """Begin a login."""
@@ -69,28 +64,10 @@ class Kerberos:
         return GssapiLogin(context, self._names, self._threads)
 
 
-class MessageThreads:
-    """Where messages of logins are worked on, some at a time."""
-
-    def __init__(self) -> None:
-        self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="kerberos")
-        self._waiting = 0
-
-    async def run(self, respond: Callable[[bytes], LoginStep], message: bytes) -> LoginStep:
-        """Answer a message in a thread; raises LoginRefused while too many others wait."""
-        if self._waiting >= MOST_WAITING:
-            raise LoginRefused("too many others log in by GSSAPI at this moment")
-        self._waiting += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._executor, respond, message)
-        finally:
-            self._waiting -= 1
-
-
 class GssapiLogin:
     """A login by GSSAPI."""
 
-    def __init__(self, context: Any, names: KerberosNames, threads: MessageThreads) -> None:
+    def __init__(self, context: Any, names: KerberosNames, threads: LoginThreads) -> None:
         self._context = context
         self._names = names
         self._threads = threads
@@ -104,7 +81,7 @@ class GssapiLogin:
         self._rounds += 1
         if self._rounds > MOST_ROUNDS:
             raise LoginRefused("the context of GSSAPI takes too many messages")
-        return await self._threads.run(self._respond, message)
+        return await self._threads.run(partial(self._respond, message), len(message))
 
     def _respond(self, message: bytes) -> LoginStep:
         gssapi = load_gssapi()

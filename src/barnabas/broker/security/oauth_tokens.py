@@ -3,16 +3,19 @@
 Only signatures that need a private key count: with a shared secret (HS256), the public key itself could be taken for
 the secret. While there are no keys, no token is accepted. A token without a signature is accepted only by a broker
 whose `sasl.oauthbearer.unsigned.tokens.enable` says so, and then none with one is looked at.
+
+Signatures are checked in threads of their own (`login_threads`).
 """
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.security.https_documents import fetch
 from barnabas.broker.security.issuer_keys import IssuerKeys
+from barnabas.broker.security.login_threads import LoginThreads
 from barnabas.machines.security.login_step import LoginRefused, LoginStep
 from barnabas.machines.security.oauthbearer import INVALID_TOKEN, Expectations, identify, read_message, read_part
 from barnabas.model.errors import StartupError
@@ -60,6 +63,7 @@ class OAuthTokens:
             values.number("sasl.oauthbearer.clock.skew.seconds"),
         )
         self._keys = IssuerKeys(values, clock, fetch_document)
+        self._threads = LoginThreads("OAUTHBEARER")
 
     def begin(self) -> OAuthLogin:
         """Begin a login."""
@@ -74,7 +78,7 @@ class OAuthTokens:
     async def _verified(self, token: str) -> Mapping[str, object]:
         """The claims of a token that one of the keys has signed."""
         keys = await self._keys.find(_key_id(token), len(token))
-        return await asyncio.to_thread(verify, token, keys)
+        return await self._threads.run(partial(verify, token, keys), len(token))
 
 
 class OAuthLogin:
