@@ -49,6 +49,8 @@ class Session:
 
     principal: str = ANONYMOUS
     """Its type and name, as rules for principals have them."""
+    is_logging_in: bool = False
+    """Whether it has still to say who it is, where it has to. What it asks meanwhile counts for nobody's quota."""
     is_token: bool = False
     """Whether it logged in with a delegation token, and not as itself."""
     broker_id: int | None = None

@@ -121,7 +121,7 @@ class Dispatcher:
         self, connection: Connection, route: Route, caller: Caller, correlation_id: int, frame: memoryview, body: int
     ) -> Answer | Parked:
         """Serve a request while there are quotas."""
-        meter = None if _is_introduction(route, caller.session) else self._quotas.begin(connection, caller)
+        meter = None if _is_uncounted(route, caller.session) else self._quotas.begin(connection, caller)
         if route.raw:
             args = self._broker, caller, route.version, correlation_id, frame, body
             answer: Answer | Parked = (
@@ -390,8 +390,14 @@ def _log_closed(caller: Caller, reason: object) -> None:
     logger.warning("Closed the connection of %s:%d on %s: %s", *caller.address[:2], caller.listener, reason)
 
 
-def _is_introduction(route: Route, session: Session) -> bool:
-    """Whether a broker is about to prove that it is one, which no quota may hold up; once on each connection."""
+def _is_uncounted(route: Route, session: Session) -> bool:
+    """Whether no quota may hold up a request.
+
+    A client that has not logged in asks for ApiVersions in nobody's name: under a client id of its choice it could use
+    up the quota of others. And a broker is about to prove that it is one, once on each connection.
+    """
+    if session.is_logging_in:
+        return True
     if route.api.callers is not Callers.UNPROVED_BROKERS or session.uncounted == 0:
         return False
     session.uncounted -= 1

@@ -155,7 +155,7 @@ class ConnectionLogin:
     def __init__(self, context: LoginContext, connection: Connection) -> None:
         self._context = context
         self._connection = connection
-        self._session = Session()
+        self._session = Session(is_logging_in=True)
         self._state = State.BEGUN
         self._mechanism = ""
         self._login: MechanismLogin | None = None
@@ -325,6 +325,7 @@ class ConnectionLogin:
         self._state, self._login = State.DONE, None
         self._context.counts.done[self._connection.listener, self._mechanism] += 1
         self._session.principal, self._session.is_token = principal, identity.is_token
+        self._session.is_logging_in = False
         lifetime_ms = self._lifetime_ms(identity)
         if lifetime_ms is None:
             self._expires = None

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import struct
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from barnabas.broker.serving.known_clients import KnownClient
 from barnabas.machines.security.scram import ScramCredential
+from tests.support.quotas import set_quotas
 from tests.support.sasl import (
     API_VERSIONS,
     AUTHENTICATE,
     HANDSHAKE,
+    METADATA,
     PLAIN_MODULE,
     LoginBroker,
     authenticate,
@@ -292,3 +295,22 @@ def test_a_failing_login_waits_and_holds_up_nobody(tmp_path_factory: pytest.Temp
             client.socket.close()
         clients[0].socket.close()
         assert 1.0 <= time.monotonic() - begun < 30
+
+
+def test_what_comes_before_the_login_counts_for_nobodys_quota(broker: LoginBroker) -> None:
+    of_all: list[dict[str, str | None]] = [{"user": "ANONYMOUS"}, {"client-id": "modest"}]
+    for entity in of_all:
+        set_quotas(broker.open_address, entity, request_percentage=1e-6)
+    try:
+        for _ in range(3):
+            with Connection(broker.login_address, 30, client_id="modest") as stranger:
+                answer = stranger.ask(API_VERSIONS, 3, {"client_software_name": "x", "client_software_version": "1"})
+                assert answer.throttle_time == timedelta()
+        assert broker.call(lambda: len(broker.server.muted)) == 0
+        with Connection(broker.login_address, 30, client_id="modest") as client:
+            log_in(client, "PLAIN", "alice", "wonder")
+            told = [client.ask(METADATA, 9, {"topics": []}).throttle_time for _ in range(2)]
+        assert told == [timedelta(), timedelta(seconds=1)], "those who have logged in have their quota to themselves"
+    finally:
+        for entity in of_all:
+            set_quotas(broker.open_address, entity, request_percentage=None)
