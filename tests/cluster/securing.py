@@ -17,6 +17,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import ExitStack
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +30,8 @@ from tests.support.zookeeper import ZooKeeper
 
 BROKERS: Final = 3
 TOPIC: Final = "orders"
+TAKEN_OVER: Final = ("ssl.*", "sasl.*", "listener.name.*", "delegation.token.secret.key", "password.encoder.secret")
+"""The settings of `barnabas security init` that the first step of the page names."""
 BASE: Final = {
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
@@ -94,8 +97,7 @@ class Cluster:
         """What `barnabas security init` has written, without what each step says itself."""
         file = self.folder / "security" / f"server-{number}.properties"
         found = parse_properties(file.read_text())
-        kept = ("ssl.", "sasl.", "listener.name.", "delegation.")
-        return {name: value for name, value in found.items() if name.startswith(kept)}
+        return {name: value for name, value in found.items() if any(fnmatchcase(name, each) for each in TAKEN_OVER)}
 
     def write(self, *, plain: bool, secure: bool, between: str, **more: str) -> None:
         """The settings of all brokers."""
@@ -188,6 +190,7 @@ def main() -> None:
         second.pause()
         cluster.write(plain=False, secure=True, between="SASL_SSL", **rules)
         tell("4. no plaintext, only what rules allow", cluster.roll(stack, admin), second)
+        barnabas("delegation-tokens", "--create", *admin)
         second.end()
         check({"bootstrap.servers": secure, **properties}, first, second)
 
