@@ -23,17 +23,19 @@ from barnabas.machines.security.scram import (
     ScramServer,
     read_opening,
 )
+from barnabas.machines.security.scram_decoys import ScramDecoys
 from barnabas.model.config import sasl
 from barnabas.model.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from barnabas.broker.security.delegation_tokens import DelegationTokens
     from barnabas.broker.security.kerberos import Kerberos
     from barnabas.broker.security.oauth_tokens import OAuthTokens
     from barnabas.broker.settings import Changed, Settings
-    from barnabas.metadata.images.cache import MetadataCache
+    from barnabas.machines.controller.image import ClusterImage
+    from barnabas.metadata.images.cache import Delta, MetadataCache
     from barnabas.model.clock import Clock
 
     Found = tuple[ScramCredential, Identity | None]
@@ -80,6 +82,9 @@ class Mechanisms:
         self._passwords: dict[str, Mapping[str, str]] = {}
         """PLAIN's, by listener, as far as they were asked for."""
         settings.subscribe(self._on_settings)
+        self._decoys = ScramDecoys()
+        self._note_users(metadata.image, metadata.image.configs)
+        metadata.subscribe(self._on_change)
 
     def enabled(self, listener: str) -> tuple[str, ...]:
         """The mechanisms that a listener offers; OAUTHBEARER and GSSAPI cannot be added while the broker runs."""
@@ -105,6 +110,15 @@ class Mechanisms:
     def _on_settings(self, changed: Changed) -> None:
         self._passwords.clear()
 
+    def _on_change(self, delta: Delta) -> None:
+        gone = delta.before.configs.keys() - delta.after.configs.keys() if delta.is_whole else frozenset()
+        self._note_users(delta.after, delta.after.configs.keys() | gone if delta.is_whole else delta.configs)
+
+    def _note_users(self, image: ClusterImage, changed: Iterable[ConfigResource]) -> None:
+        for resource in changed:
+            if resource.kind == "users" and resource.client_id is None:
+                self._decoys.note(resource.name, image.config(resource).keys() & BY_TITLE.keys())
+
     def _plain_passwords(self, listener: str) -> Mapping[str, str]:
         if listener not in self._passwords:
             try:
@@ -117,10 +131,16 @@ class Mechanisms:
 
     def _find_scram(self, mechanism: ScramMechanism, opening: ScramOpening) -> Found | Awaitable[Found]:
         """The credential of the user or token that logs in, and who it is then; a decoy and None if there is none."""
-        text = self._metadata.image.config(ConfigResource.user(opening.name)).get(mechanism.title)
-        decoy = ScramCredential.decoy(mechanism, opening.name, self._secret())
-        if opening.is_token:
+        secret = self._secret()
+        if opening.is_token:  # all tokens have the shape of Kafka's credentials
+            decoy = ScramCredential.decoy(mechanism, opening.name, secret)
             return (decoy, None) if self._tokens is None else self._tokens.find_scram(mechanism, opening, decoy)
+        image = self._metadata.image
+
+        def text_of(name: str) -> str | None:
+            return image.config(ConfigResource.user(name)).get(mechanism.title)
+
+        text, decoy = text_of(opening.name), self._decoys.make(mechanism, opening.name, secret, text_of)
         stand_in = decoy.encode()
         try:  # a decoy is read like a credential: it must take as long
             credential = ScramCredential.decode(stand_in if text is None else text, mechanism)

@@ -14,8 +14,9 @@ What must hold, whoever is at the other end:
 - The nonce of the last message is the one that this server sent, and its channel binding is the header that the client
   began with. Otherwise what one client sent could be sent again by another.
 - Secrets are compared by `hmac.compare_digest` only.
-- A user that is not there gets a challenge like anybody else, always the same one (`decoy`), and is refused where a
-  wrong password is. Neither the answers nor their time tell which users there are.
+- A user that is not there gets a challenge like anybody else, the same one each time (`decoy`), which looks like
+  that of some user (`scram_decoys`), and is refused where a wrong password is. Neither the answers nor their time tell
+  which users there are.
 - A client logs in as itself: an authorization id must be the user's name.
 
 The library `scramp` refuses the extension `tokenauth` and authorization ids, which Kafka's clients may send
@@ -44,6 +45,8 @@ MOST_ITERATIONS_OF_OTHERS: Final = 1_000_000
 NONCE_BYTES: Final = 24
 """Random bytes in the nonce of either side."""
 SALT_BITS: Final = 130
+DIGITS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
+"""What salts of Kafka's tools are made of."""
 MOST_SALT: Final = 1024
 """Bytes of a salt: every broker sends it to everyone that asks."""
 LONGEST_MESSAGE: Final = 8 * 1024
@@ -126,14 +129,24 @@ class ScramCredential:
         return ScramCredential.of_salted(mechanism, salted, salt, iterations)
 
     @staticmethod
-    def decoy(mechanism: ScramMechanism, name: str, secret: bytes) -> ScramCredential:
-        """For a user that is not there: the same each time, on every broker that knows the secret, and of no use."""
+    def decoy(
+        mechanism: ScramMechanism, name: str, secret: bytes, model: ScramCredential | None = None
+    ) -> ScramCredential:
+        """For a user that is not there: the same each time, on every broker that knows the secret, and of no use.
+
+        It has as many iterations as the model, and a salt of the same kind; without one it is as Kafka's tools make it.
+        """
 
         def made(purpose: str) -> bytes:
             return mechanism.sign(secret, f"{purpose}\0{mechanism.title}\0{name}".encode(errors="surrogatepass"))
 
-        salt = salt_of(int.from_bytes(made("salt"), "big"))
-        return ScramCredential(salt, made("stored key"), made("server key"), LEAST_ITERATIONS)
+        if model is None:
+            salt, iterations = salt_of(int.from_bytes(made("salt"), "big")), LEAST_ITERATIONS
+        else:
+            length, iterations = len(model.salt), model.iterations
+            count = 2 * length // mechanism.key_bytes + 1
+            salt = _salt_like(model.salt, b"".join(made(f"salt {number}") for number in range(count)))
+        return ScramCredential(salt, made("stored key"), made("server key"), iterations)
 
     def encode(self) -> str:
         """As Kafka stores it."""
@@ -300,10 +313,19 @@ def _xor(first: bytes, second: bytes) -> bytes:
     return bytes(one ^ other for one, other in zip(first, second, strict=True))
 
 
+def _salt_like(salt: bytes, chance: bytes) -> bytes:
+    """A salt of the same length, of letters and digits like Kafka's if the other one is; of twice as many bytes."""
+    if not set(salt) <= set(DIGITS):
+        return chance[: len(salt)]
+    numbers = [int.from_bytes(chance[at : at + 2], "big") for at in range(0, 2 * len(salt), 2)]
+    first = bytes(DIGITS[1 + number % 35] for number in numbers[:1])  # a number does not begin with a zero
+    return first + bytes(DIGITS[number % 36] for number in numbers[1:])
+
+
 def salt_of(number: int) -> bytes:
     """A salt of 130 of a number's bits, which should be random, in the form that Kafka's tools give theirs."""
-    digits, number = "", number & ((1 << SALT_BITS) - 1)
+    digits, number = b"", number & ((1 << SALT_BITS) - 1)
     while number:
         number, digit = divmod(number, 36)
-        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
-    return digits.encode()
+        digits = DIGITS[digit : digit + 1] + digits
+    return digits

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.broker.serving.known_clients import KnownClient
-from barnabas.machines.security.scram import ScramCredential
+from barnabas.machines.security.scram import BY_TITLE, ScramCredential
 from tests.support.quotas import set_quotas
 from tests.support.sasl import (
     API_VERSIONS,
@@ -116,7 +116,7 @@ def test_the_same_work_is_done_for_a_user_that_is_not_there(
         monkeypatch.setattr(ScramCredential, step, staticmethod(spy) if static else spy)
     shake_hands(client, "SCRAM-SHA-256")
     authenticate(client, f"n,,n={name},r=abc".encode())
-    assert done == ["decoy", "encode", "decode"]
+    assert done == ["decode", "decoy", "encode", "decode"], "the first is of the user that the decoy looks like"
 
 
 def test_messages_come_without_headers_after_the_first_version_of_the_handshake(client: Connection) -> None:
@@ -314,3 +314,31 @@ def test_what_comes_before_the_login_counts_for_nobodys_quota(broker: LoginBroke
     finally:
         for entity in of_all:
             set_quotas(broker.open_address, entity, request_percentage=None)
+
+
+def test_an_unknown_name_is_challenged_like_a_user_whatever_iterations_users_have(broker: LoginBroker) -> None:
+    chosen = BY_TITLE["SCRAM-SHA-512"]
+
+    def alter(**change: Any) -> None:
+        with Connection(broker.open_address) as admin:
+            (result,) = admin.ask(51, 0, {"deletions": [], "upsertions": [], **change}).results
+        assert result.error_code.value == 0, result
+
+    def iterations(name: str) -> bytes:
+        with Connection(broker.login_address, 30) as stranger:
+            shake_hands(stranger, chosen.title)
+            challenge: bytes = authenticate(stranger, f"n,,n={name},r=abc".encode()).auth_bytes
+        return challenge.rpartition(b"i=")[2]
+
+    users = [f"many-{number}" for number in range(20)]
+    for name in users:
+        key = chosen.salted_password("p", b"salt", 8192)
+        kept = {"name": name, "mechanism": chosen.number, "iterations": 8192, "salt": b"salt", "salted_password": key}
+        alter(upsertions=[kept])
+    try:
+        assert {iterations(name) for name in users} == {b"8192"}
+        assert b"8192" in {iterations(f"nobody-{number}") for number in range(20)}
+    finally:
+        for name in users:
+            alter(deletions=[{"name": name, "mechanism": chosen.number}])
+    assert {iterations(f"nobody-{number}") for number in range(20)} == {b"4096"}, "carol is left"

@@ -1,0 +1,89 @@
+"""An unknown name cannot be told from a user by the shape of its challenge."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from barnabas.machines.security.scram import LEAST_ITERATIONS, ScramCredential, ScramMechanism, salt_of
+from barnabas.machines.security.scram_decoys import ScramDecoys
+
+SHA_256, SHA_512 = ScramMechanism
+SECRET = b"of the cluster"
+OF_KAFKA = salt_of(2**129 + 7)
+OF_LIBRDKAFKA = bytes(range(128, 192))
+
+
+class Users:
+    """Users of one mechanism with their credentials, of which only the shape counts."""
+
+    def __init__(self) -> None:
+        self.decoys = ScramDecoys()
+        self.texts: dict[str, str] = {}
+
+    def put(self, name: str, iterations: int, salt: bytes, mechanism: ScramMechanism = SHA_256) -> None:
+        key = bytes(mechanism.key_bytes)
+        self.texts[name] = ScramCredential(salt, key, key, iterations).encode()
+        self.decoys.note(name, {mechanism.title})
+
+    def remove(self, name: str) -> None:
+        del self.texts[name]
+        self.decoys.note(name, ())
+
+    def make(self, name: str, mechanism: ScramMechanism = SHA_256, secret: bytes = SECRET) -> ScramCredential:
+        return self.decoys.make(mechanism, name, secret, self.texts.get)
+
+
+def shape(credential: ScramCredential) -> tuple[int, int, bool]:
+    return credential.iterations, len(credential.salt), credential.salt.isalnum() and credential.salt.islower()
+
+
+def test_decoys_have_the_shapes_of_users_as_often_as_users_have_them() -> None:
+    users = Users()
+    for number in range(300):
+        users.put(f"user-{number}", *((8192, OF_KAFKA) if number % 3 else (10_000, OF_LIBRDKAFKA)))
+    shapes = Counter(shape(users.make(f"unknown-{number}")) for number in range(2000))
+    assert shapes.keys() == {(8192, len(OF_KAFKA), True), (10_000, 64, False)}
+    assert 0.6 < shapes[8192, len(OF_KAFKA), True] / 2000 < 0.73
+
+
+def test_without_users_a_decoy_is_as_kafkas_tools_make_it() -> None:
+    users = Users()
+    assert users.make("x") == ScramCredential.decoy(SHA_256, "x", SECRET)
+    users.put("alice", 8192, OF_KAFKA, SHA_512)
+    assert users.make("x").iterations == LEAST_ITERATIONS
+    assert users.make("x", SHA_512).iterations == 8192
+    users.remove("alice")
+    assert users.make("x", SHA_512).iterations == LEAST_ITERATIONS
+
+
+def test_a_decoy_stays_while_users_come_and_go_elsewhere() -> None:
+    users, names = Users(), [f"unknown-{number}" for number in range(200)]
+    for number in range(100):
+        users.put(f"user-{number}", 4096 + number, OF_KAFKA)
+    before = {name: users.make(name) for name in names}
+    assert before == {name: users.make(name) for name in names}
+    assert len({each.salt for each in before.values()}) == len(names)
+    users.put("late", 9999, OF_LIBRDKAFKA)
+    changed = [name for name in names if users.make(name) != before[name]]
+    assert len(changed) < 20
+    users.remove("late")
+    assert before == {name: users.make(name) for name in names}
+
+
+def test_salts_of_any_length_are_imitated_and_differ_by_name_and_by_cluster() -> None:
+    for salt in (b"", b"s", OF_KAFKA, OF_LIBRDKAFKA, bytes(1024), b"z" * 1024):
+        users = Users()
+        users.put("alice", 4096, salt)
+        decoy = users.make("x")
+        assert shape(decoy) == shape(ScramCredential(salt, b"", b"", 4096))
+        if len(salt) > 1:
+            assert len({decoy.salt, users.make("y").salt, users.make("x", secret=b"of another").salt}) == 3
+
+
+def test_a_credential_that_cannot_be_read_is_no_model() -> None:
+    users = Users()
+    users.put("alice", 8192, OF_KAFKA)
+    users.texts["alice"] = "salt=?"
+    assert users.make("x") == ScramCredential.decoy(SHA_256, "x", SECRET)
+    del users.texts["alice"]
+    assert users.make("x") == ScramCredential.decoy(SHA_256, "x", SECRET)
