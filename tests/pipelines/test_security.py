@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable
 
 from barnabas.clients.admin import admin
 from barnabas.clients.errors import LoginFailed
@@ -22,6 +26,7 @@ from barnabas.pipelines.spark.write.options import sink_options
 from barnabas.pipelines.spark.write.rows import SinkRecord
 from barnabas.pipelines.spark.write.sending import send_plainly
 from barnabas.testing.broker import Broker
+from tests.support.spark import SETTINGS, texts
 from tests.support.tls import Certificate, TlsRelay
 
 if TYPE_CHECKING:
@@ -133,3 +138,57 @@ def test_a_login_and_permissions_are_enough_for_topics(kafka_secure: KafkaSecure
         for value in batch.column("value")
     ]
     assert [value.as_py() for value in rows] == [b"x", b"x"]
+
+
+PIPELINE = """\
+name = "orders"
+trigger = "available-now"
+metrics = "{topic}-metrics"
+
+[kafka]
+"bootstrap.servers" = "localhost:1"
+
+[sources.orders]
+topic = "{topic}"
+
+[steps.all]
+sql = "SELECT value FROM orders"
+
+[sinks.orders]
+from = "all"
+table = "tables/orders"
+format = "delta"
+"""
+"""Its broker is another one: that of the command line goes before it."""
+
+
+def barnabas(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "barnabas.cli.main", *words]
+    return subprocess.run(command, cwd=folder, text=True, capture_output=True, check=False, timeout=300)
+
+
+@pytest.mark.timeout(600)  # on a busy machine Spark takes its time to start
+def test_loads_and_pipelines_log_in_and_say_what_is_not_allowed(kafka_secure: KafkaSecure, tmp_path: Path) -> None:
+    topic, alice = kafka_secure.topic(), kafka_secure.user("alice")
+    kafka_secure.send(topic, "one", "two", "three")
+    login = ("--command-config", str(alice.write_properties(tmp_path / "alice.properties")))
+    server = ("--bootstrap-server", kafka_secure.bootstrap_servers)
+    settings = [f"--conf={name}={value}" for name, value in texts(SETTINGS).items()]
+    load = ("load", topic, "--to", "tables/load", "--format", "delta", "--metrics", "", *settings)
+    pipeline = tmp_path / "pipeline.toml"
+    pipeline.write_text(PIPELINE.format(topic=topic))
+
+    refused = barnabas(tmp_path, *load, *server, *login)
+    assert (refused.returncode, f"no permission for topic {topic}" in refused.stderr) == (1, True), refused
+    kafka_secure.allow(alice, "Read", topic=topic)
+    kafka_secure.allow(alice, "Create", "Read", "Write", topic=f"{topic}-metrics")
+    kafka_secure.allow(alice, "Read", group="*")
+    loaded = barnabas(tmp_path, *load, *server, *login)
+    assert loaded.returncode == 0, loaded
+    ran = barnabas(tmp_path, "pipeline", "run", str(pipeline), *settings, *server, *login)
+    assert ran.returncode == 0, ran
+    for name in ("load", "orders"):
+        values = DeltaTable(str(tmp_path / "tables" / name)).to_pyarrow_table()["value"].to_pylist()
+        assert sorted(values) == [b"one", b"three", b"two"], name
+    told = barnabas(tmp_path, "pipeline", "status", "--json", str(pipeline), *server, *login)
+    assert [each["lag"] for each in json.loads(told.stdout)] == [0], told

@@ -189,12 +189,13 @@ def test_tokens_are_made_listed_renewed_and_ended(kafka_secure: KafkaSecure, tmp
 def test_tools_that_measure_log_in_too(kafka_secure: KafkaSecure, tmp_path: Path) -> None:
     topic, alice = kafka_secure.topic(), kafka_secure.user("alice")
     kafka_secure.allow(alice, "Read", "Write", topic=topic)
-    kafka_secure.allow(alice, "Read", group="*")
+    kafka_secure.allow(alice, "Read", "DescribeConfigs", "AlterConfigs", group="*")
     properties = write(tmp_path / "client.properties", alice)
     for command in (
         f"producer-perf --topic {topic} --num-records 20 --record-size 10 --throughput -1",
         f"consumer-perf --topic {topic} --num-records 20",
         f"latency --topic {topic} --num-records 3 --producer-acks all --record-size 10",
+        f"share-consumer-perf --topic {topic} --num-records 20 --group perf",
     ):
         code, lines = run(kafka_secure.bootstrap_servers, properties, command)
         assert code == 0, lines
