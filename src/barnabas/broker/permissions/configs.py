@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.broker.permissions.needs import ERRORS, WORDS, Admitted, Denied
 from barnabas.machines.security.acls import CLUSTER_NAME, Operation
 from barnabas.machines.security.acls import AclResourceType as Resource
-from barnabas.protocol.apis import ResourceType
+from barnabas.protocol.apis import ApiKey, ResourceType
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from barnabas.broker.permissions.needs import Asked
 
 JUDGED: Final = {
@@ -29,16 +31,19 @@ def describe(asked: Asked) -> Admitted | Denied:
 
 
 def alter(asked: Asked) -> Admitted | Denied:
-    """AlterConfigs, of each resource."""
-    return _split(asked, Operation.ALTER_CONFIGS, "responses")
+    """AlterConfigs, of each resource. The older request takes no levels of loggers, whoever sends it."""
+    unknown = {ResourceType.BROKER_LOGGER} if asked.key is ApiKey.ALTER_CONFIGS else ()
+    return _split(asked, Operation.ALTER_CONFIGS, "responses", unknown)
 
 
-def _split(asked: Asked, operation: Operation, response_name: str) -> Admitted | Denied:
+def _split(
+    asked: Asked, operation: Operation, response_name: str, unknown: Collection[ResourceType] = ()
+) -> Admitted | Denied:
     """Serve resources that may be; those of unknown kinds are left to the handler, which refuses them."""
 
     def may(resource: Any) -> bool:
         kind = JUDGED.get(resource.resource_type)
-        if kind is None:
+        if kind is None or resource.resource_type in unknown:
             return True
         name = CLUSTER_NAME if kind is Resource.CLUSTER else resource.resource_name
         return asked.access.allows(operation, kind, name)
