@@ -24,6 +24,7 @@ from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 
 from bench.clients import wire
+from bench.clients.neighbours import Tally
 
 if TYPE_CHECKING:
     import socket
@@ -110,7 +111,7 @@ class Login:
 
 def log_in_for(port: int, seconds: float) -> float:
     """Let clients log in for so long, each anew as soon as it is done; logins in a second."""
-    epoll = select.epoll()
+    epoll, tally = select.epoll(), Tally.of_this_process()
     by_descriptor: dict[int, Login] = {}
 
     def begin() -> None:
@@ -130,6 +131,7 @@ def log_in_for(port: int, seconds: float) -> float:
             if by_descriptor[descriptor].go_on():
                 _end(by_descriptor.pop(descriptor).socket)
                 done += 1
+                tally.add()
                 begin()
     for login in by_descriptor.values():
         login.socket.close()

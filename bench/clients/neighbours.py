@@ -6,10 +6,15 @@ are compared. What the neighbour takes from the processor itself is not what is 
 broker. So it runs only where a core has nothing else to do (`SCHED_IDLE`), and gives way at once. The lowest nice value
 is not enough for that: Linux lets such a process go on until the next tick, 4 ms later, before a broker that has got
 something to do.
+
+A neighbour that gives way may come to nothing where cores are busy, and a latency beside it then says nothing. So it
+counts what it does (`Tally`), and the rate in the windows stands beside their latency.
 """
 
 from __future__ import annotations
 
+import mmap
+import os
 import signal
 import subprocess
 import sys
@@ -38,11 +43,43 @@ _OK: Final = b"\0\0"
 _ONLY_WHERE_IDLE: Final = ("chrt", "--idle", "0")
 
 
+_TALLY: Final = "BENCH_TALLY"
+"""The variable of the environment that tells a neighbour where its tally is."""
+
+
+class Tally:
+    """How much a neighbour has done, in memory that it shares with whoever watches it."""
+
+    def __init__(self, descriptor: int | None = None) -> None:
+        """The tally of this descriptor, or a new one."""
+        if descriptor is None:
+            descriptor = os.memfd_create("tally")
+            os.ftruncate(descriptor, 8)
+        self.descriptor = descriptor
+        self._number = memoryview(mmap.mmap(descriptor, 8)).cast("Q")
+
+    @staticmethod
+    def of_this_process() -> Tally:
+        """The one that `running` has given this process; one that nobody looks at, if it was started by hand."""
+        found = os.environ.get(_TALLY)
+        return Tally(None if found is None else int(found))
+
+    def add(self) -> None:
+        """One more was done."""
+        self._number[0] += 1
+
+    @property
+    def total(self) -> int:
+        """How much was done."""
+        return self._number[0]
+
+
 class Beside(NamedTuple):
-    """Medians of p99 in seconds."""
+    """Medians of p99 in seconds, and of what the neighbour did in a second of its windows."""
 
     alone: float
     beside: float
+    rate: float
 
 
 class ModestClient:
@@ -85,8 +122,14 @@ class ModestClient:
 class Neighbour:
     """Another client in a process of its own, which can be held."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], tally: Tally) -> None:
         self._process = process
+        self._tally = tally
+
+    @property
+    def done(self) -> int:
+        """How much it has done, if it counts that."""
+        return self._tally.total
 
     def hold(self) -> None:
         """Let it do nothing."""
@@ -107,24 +150,35 @@ class Neighbour:
 @contextmanager
 def running(module: str, *words: str) -> Iterator[Neighbour]:
     """Run a client of this package from when it says that it is ready, until the block is over."""
-    command = [*_ONLY_WHERE_IDLE, sys.executable, "-m", module, *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    command, tally = [*_ONLY_WHERE_IDLE, sys.executable, "-m", module, *words], Tally()
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, _TALLY: str(tally.descriptor)},
+        pass_fds=(tally.descriptor,),
+    ) as process:
         try:
             assert process.stdout is not None
             if process.stdout.readline() != "ready\n":
                 raise RuntimeError(f"{module} ended before it was ready")
-            yield Neighbour(process)
+            yield Neighbour(process, tally)
         finally:
             process.kill()
+            os.close(tally.descriptor)
 
 
 def compare(client: ModestClient, neighbour: Neighbour) -> Beside:
-    """The client's p99 with and without the neighbour."""
+    """The client's p99 with and without the neighbour, and what the neighbour did meanwhile."""
     alone: list[float] = []
     beside: list[float] = []
+    rates: list[float] = []
     for _ in range(PAIRS):
         for into, switch in ((alone, neighbour.hold), (beside, neighbour.go_on)):
             switch()
             client.latencies(round(_SETTLE * PER_SECOND))
+            started, done = time.perf_counter(), neighbour.done
             into.append(percentile(client.latencies(SAMPLES), 0.99))
-    return Beside(median(alone), median(beside))
+            if into is beside:
+                rates.append((neighbour.done - done) / (time.perf_counter() - started))
+    return Beside(median(alone), median(beside), median(rates))

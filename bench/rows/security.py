@@ -220,6 +220,14 @@ class LoginsRow(SecuredRow):
             Metric("p99", "another client's p99", "µs", Kind.LATENCY, Better.LOWER, caption="p99 beside logins"),
             Metric("rise", "p99 to that without logins", "times", Kind.LATENCY, Better.LOWER, _MOST),
             Metric("alone", "p99 without logins", "µs", Kind.LATENCY, Better.LOWER, detail=True),
+            Metric(
+                "beside",
+                "throughput beside that client",
+                "logins/s",
+                Kind.THROUGHPUT,
+                Better.HIGHER,
+                caption="logins beside that client",
+            ),
         )
 
     def secured_once(self, lab: Lab, broker: Secured) -> dict[str, float]:
@@ -241,6 +249,7 @@ class LoginsRow(SecuredRow):
             "p99": found.beside * 1e6,
             "rise": found.beside / found.alone,
             "alone": found.alone * 1e6,
+            "beside": found.rate,
         }
 
 

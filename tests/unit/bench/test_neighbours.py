@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import os
 import socket
+import time
 from typing import TYPE_CHECKING, Any
 
 from bench.clients import logins, neighbours, wire
 from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
 
 from barnabas.machines.security.scram import BY_TITLE, ScramCredential
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     import pytest
@@ -22,6 +24,8 @@ class Told:
     def __init__(self, alone: list[float], beside: list[float]) -> None:
         self.said: list[str] = []
         self._windows = {"hold": iter(alone), "go on": iter(beside)}
+
+    done = 0
 
     def hold(self) -> None:
         self.said.append("hold")
@@ -36,8 +40,35 @@ class Told:
 
 def test_windows_take_turns_and_medians_count() -> None:
     told: Any = Told([1.0, 9.0, 2.0], [3.0, 4.0, 50.0])
-    assert neighbours.compare(told, told) == neighbours.Beside(alone=2.0, beside=4.0)
+    found = neighbours.compare(told, told)
+    assert (found.alone, found.beside) == (2.0, 4.0)
     assert told.said == ["hold", "go on"] * neighbours.PAIRS
+
+
+def test_what_a_neighbour_does_in_its_windows_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+
+    class Busy(Told):
+        done = 0
+
+        def latencies(self, count: int) -> list[float]:
+            settling, works = count < neighbours.SAMPLES, self.said[-1] == "go on"
+            now[0] += 1.0 if settling else 2.0
+            self.done += (1000 if settling else 30) if works else 0
+            return super().latencies(count)
+
+    told: Any = Busy([1.0] * 3, [1.0] * 3)
+    assert neighbours.compare(told, told).rate == 15.0
+
+
+def test_a_neighbours_count_is_read_while_it_runs_and_while_it_is_held() -> None:
+    with neighbours.running("tests.support.counting_neighbour") as neighbour:
+        wait_until(lambda: neighbour.done > 0, "the neighbour to count")
+        neighbour.hold()
+        held = neighbour.done
+        neighbour.go_on()
+        wait_until(lambda: neighbour.done > held, "the neighbour to go on")
 
 
 def test_a_neighbour_gives_way_to_everybody_else() -> None:
