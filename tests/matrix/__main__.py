@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tests.matrix.broker import PASSWORD, MatrixBroker
 from tests.matrix.cells import cells
-from tests.matrix.clients import CLIENTS, wrong
+from tests.matrix.clients import CLIENTS, able, wrong
 from tests.support.jars import MissingProgram
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def main(names: Sequence[str]) -> int:
 def _run(name: str, tried: list[Cell]) -> int:
     began = time.monotonic()
     try:
-        outcomes = CLIENTS[name](tried)
+        outcomes = CLIENTS[name](able(name, tried))
     except MissingProgram as error:
         print(f"{name:14} cannot run: {error}")
         return 1

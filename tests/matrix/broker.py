@@ -14,6 +14,9 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
     NewTopic,
     ResourcePatternType,
     ResourceType,
@@ -24,12 +27,15 @@ from confluent_kafka.admin import (
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
+from barnabas.clients.admin.cluster_admin import ClusterAdmin
 from tests.support.certificates import Authority
 from tests.support.processes import Process, free_port
 from tests.support.sasl import PLAIN_MODULE
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from barnabas.clients.admin.delegation_tokens import DelegationToken
 
 LISTENERS: Final = {
     "LOGIN": "SASL_PLAINTEXT",
@@ -113,23 +119,20 @@ class MatrixBroker(Process):
 
     def _settings(self) -> dict[str, object]:
         prefix = "listener.name"
-        users = f'user_alice="{PASSWORD}" user_{ADMIN[0]}="{ADMIN[1]}"'
-        logins = [name for name, protocol in LISTENERS.items() if protocol.startswith("SASL")]
         keys = (self.folder / "keys.json").as_uri()
         return {
             "listeners": ",".join(f"{name}://{self.address(name)}" for name in LISTENERS),
             "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in LISTENERS.items()),
             "inter.broker.listener.name": "LOGIN",
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
-            **{
-                f"{prefix}.{name.lower()}.plain.sasl.jaas.config": f"{PLAIN_MODULE} required {users};"
-                for name in logins
-            },
+            **_plain_users("alice", "removed"),
             "sasl.oauthbearer.jwks.endpoint.url": keys,
             "org.apache.kafka.sasl.oauthbearer.allowed.urls": keys,
             "sasl.oauthbearer.expected.issuer": "me",
             "sasl.oauthbearer.expected.audience": "kafka",
             "connections.max.reauth.ms": SESSION_MS,
+            "delegation.token.secret.key": "of the matrix",
+            "password.encoder.secret": "of the matrix",
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": self.folder / "broker.pem",
             "ssl.truststore.type": "PEM",
@@ -149,7 +152,7 @@ class MatrixBroker(Process):
         subprocess.run(words, input=stdin, capture_output=True, text=True, check=True, timeout=60)
 
     def _prepare(self) -> None:
-        """Make the topic, let alice use it, and remove a user while the broker runs."""
+        """Make the topic, let alice use it, remove a user while the broker runs, and have tokens made."""
         admin = AdminClient(
             {
                 "bootstrap.servers": self.address("LOGIN"),
@@ -167,6 +170,34 @@ class MatrixBroker(Process):
             UserScramCredentialDeletion("removed", mechanism) for mechanism in SCRAM.values()
         ]
         admin.alter_user_scram_credentials(deletions)["removed"].result(30)
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in _plain_users("alice").items()
+        ]
+        resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=entries)
+        admin.incremental_alter_configs([resource])[resource].result(30)
+        self.tokens = self._make_tokens()
+
+    def _make_tokens(self) -> tuple[DelegationToken, DelegationToken]:
+        """Two of alice, the second of which she has ended."""
+        alice = {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "alice",
+            "sasl.password": PASSWORD,
+        }
+        with ClusterAdmin(self.address("LOGIN"), alice) as cluster:
+            right, ended = (cluster.delegation_tokens.create() for _ in range(2))
+            cluster.delegation_tokens.expire(ended.hmac)
+            return right, ended
+
+
+def _plain_users(*names: str) -> dict[str, str]:
+    """The settings by which these users, and the administrator, log in by PLAIN."""
+    users = "".join(f' user_{name}="{PASSWORD}"' for name in names)
+    value = f'{PLAIN_MODULE} required user_{ADMIN[0]}="{ADMIN[1]}"{users};'
+    logins = [name for name, protocol in LISTENERS.items() if protocol.startswith("SASL")]
+    return {f"listener.name.{name.lower()}.plain.sasl.jaas.config": value for name in logins}
 
 
 def _allow(kind: ResourceType, name: str) -> AclBinding:

@@ -37,6 +37,8 @@ class Cell:
     """The CA that the client trusts; None without TLS."""
     certificate: Path | None = None
     """The client's own certificate, as `.crt` beside its key as `.key` and both for Java as `.pem`."""
+    is_token: bool = False
+    """Whether user and secret are the id and the HMAC of a delegation token."""
     seconds: float = 0.0
     """For how long it writes, on one connection."""
 
@@ -48,7 +50,7 @@ class Cell:
 
 def cells(broker: MatrixBroker) -> list[Cell]:
     """Everything that is tried."""
-    return [*_logins(broker), *_tls(broker), *_certificates(broker)]
+    return [*_logins(broker), *_delegation_tokens(broker), *_tls(broker), *_certificates(broker)]
 
 
 def _logins(broker: MatrixBroker) -> Iterable[Cell]:
@@ -61,7 +63,7 @@ def _logins(broker: MatrixBroker) -> Iterable[Cell]:
             yield Cell(
                 name=f"{named}, wrong secret", address=where, mechanism=mechanism, secret=wrong, ca=ca, expected=LOGIN
             )
-            if mechanism in SCRAM:
+            if mechanism in PASSWORDS:
                 yield Cell(
                     name=f"{named}, removed user",
                     address=where,
@@ -82,14 +84,45 @@ def _logins(broker: MatrixBroker) -> Iterable[Cell]:
         )
 
 
+def _delegation_tokens(broker: MatrixBroker) -> Iterable[Cell]:
+    """Of alice, by SCRAM: one that is right, one that she has ended, and a wrong HMAC."""
+    right, ended = broker.tokens
+    for mechanism in SCRAM:
+        for name, token, secret, expected, seconds in (
+            ("token", right, right.password, IN, 0.0),
+            ("token, and again", right, right.password, IN, SESSIONS * broker.session_seconds),
+            ("token, wrong secret", right, ended.password, LOGIN, 0.0),
+            ("token that was ended", ended, ended.password, LOGIN, 0.0),
+        ):
+            yield Cell(
+                name=f"{mechanism} over TLS by {name}",
+                address=broker.address("LOGIN_TLS"),
+                mechanism=mechanism,
+                user=token.token_id,
+                secret=secret,
+                is_token=True,
+                ca=broker.ca,
+                expected=expected,
+                seconds=seconds,
+            )
+
+
 def _tls(broker: MatrixBroker) -> Iterable[Cell]:
-    right, _ = broker.secrets("PLAIN")
-    for name, listener, ca in (
-        ("wrong CA", "LOGIN_TLS", broker.other_ca),
-        ("wrong host", "OTHER_HOST", broker.ca),
-        ("expired certificate", "EXPIRED", broker.ca),
-    ):
-        yield Cell(name=name, address=broker.address(listener), mechanism="PLAIN", secret=right, ca=ca, expected=TLS)
+    for mechanism in MECHANISMS:
+        right, _ = broker.secrets(mechanism)
+        for name, listener, ca in (
+            ("wrong CA", "LOGIN_TLS", broker.other_ca),
+            ("wrong host", "OTHER_HOST", broker.ca),
+            ("expired certificate", "EXPIRED", broker.ca),
+        ):
+            yield Cell(
+                name=f"{mechanism}, {name}",
+                address=broker.address(listener),
+                mechanism=mechanism,
+                secret=right,
+                ca=ca,
+                expected=TLS,
+            )
 
 
 def _certificates(broker: MatrixBroker) -> Iterable[Cell]:

@@ -323,13 +323,20 @@ CLIENTS: Final = {
     SPARK: spark,
     NEEDS_GO: franz_go,
 }
+WITH_TOKENS: Final = frozenset({"Java 4.3"})
+"""Clients that say in a login by SCRAM that it is one by a delegation token. (franz-go can, too.)"""
 TELL_WHY: Final = frozenset({"Java 4.3", "librdkafka", NEEDS_GO})
 """Clients that tell a login that failed from TLS that failed."""
 
 
+def able(client: str, cells: Iterable[Cell]) -> list[Cell]:
+    """The cells that a client can try."""
+    return [cell for cell in cells if not cell.is_token or client in WITH_TOKENS]
+
+
 def expected(client: str, cell: Cell) -> set[str]:
     """How a cell may end."""
-    if client == "kcat" and cell.mechanism in SCRAM:
+    if client == "kcat" and cell.mechanism in SCRAM and cell.expected != TLS:
         return {LOGIN}  # its librdkafka 2.0.2 ends SCRAM with a wrong nonce (CVE-2024-56128)
     if cell.expected == IN:
         return {IN}

@@ -25,6 +25,8 @@ def java_properties(cell: Cell) -> Iterable[str]:
     if cell.mechanism is not None:
         module = f"org.apache.kafka.common.security.{LOGIN_MODULES[cell.mechanism]}"
         options = f'username="{cell.user}" password="{cell.secret}"'
+        if cell.is_token:
+            options += ' tokenauth="true"'
         if cell.mechanism == "OAUTHBEARER":
             options = f'token="{cell.secret}"'
             yield "sasl.login.callback.handler.class=Matrix$Token"
