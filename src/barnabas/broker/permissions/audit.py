@@ -1,7 +1,8 @@
 """The audit log: one line of JSON for each decision about a permission, on the logger `barnabas.audit`.
 
 A denial is logged at INFO, which is on by default; a permission at DEBUG. Questions that only find out what to show
-(which topics are listed, which operations are told) are not logged.
+(which topics are listed, which operations are told) are not logged. Neither is a Produce or Fetch of topics that its
+connection was allowed to use before, under the same rules: that is a look into a set, and no decision.
 
 A client that is refused may ask again without end. The same denial is logged once in ten seconds, and all of them
 together at most a hundred times a second; the next line says how many were left out.
