@@ -206,10 +206,11 @@ class AclChanges:
 
     async def read(self, store: MetadataStore) -> tuple[Acls, bool]:
         """The ACLs of every pattern that new notes name, as they are now, and whether these are all there are."""
+        before = self._read
         read: dict[str, int] = {}
         paths: list[str] = []
         missed = False
-        for folder, last in self._read.items():
+        for folder, last in before.items():
             numbers = await _numbers(store, folder)
             new = sorted(number for number in numbers if number > last)
             missed = missed or last == _NEVER or bool(new and not _is_next(last, new[0], numbers))
@@ -217,7 +218,8 @@ class AclChanges:
             read[folder] = max((last, -1, *new))
         patterns = None if missed else _changed_patterns(await store.find_many(paths))
         acls = await load_all(store) if patterns is None else await load_some(store, patterns)
-        self._read = read
+        if self._read is before:  # else everything is to be read again, as somebody said meanwhile
+            self._read = read
         return acls, patterns is None
 
 

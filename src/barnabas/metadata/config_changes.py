@@ -78,10 +78,13 @@ class ConfigChanges:
 
     def __init__(self) -> None:
         self._read = _NEVER
+        self._forgotten = 0
+        """How often everything was to be read again."""
 
     def forget(self) -> None:
         """Read everything the next time."""
         self._read = _NEVER
+        self._forgotten += 1
 
     async def skip(self, store: MetadataStore) -> None:
         """Count all notes as read, since everything is about to be read."""
@@ -90,7 +93,7 @@ class ConfigChanges:
 
     async def read(self, store: MetadataStore) -> tuple[Configs, bool]:
         """The settings of every resource that new notes name, as they are now, and whether these are all there are."""
-        numbers = await _numbers(store)
+        forgotten, numbers = self._forgotten, await _numbers(store)
         new = [number for number in numbers if number > self._read]
         missed = self._read == _NEVER or (new and new[0] > self._read + 1)
         if not (missed or new):
@@ -98,7 +101,8 @@ class ConfigChanges:
         paths = [] if missed else [f"{ConfigChangesNode.path}/{numbers[number]}" for number in new]
         named = None if missed else _changed_resources(await store.find_many(paths))
         configs = await load_configs(store, named)
-        self._read = max(numbers, default=-1)
+        if self._forgotten == forgotten:  # else everything is to be read again, as somebody said meanwhile
+            self._read = max(numbers, default=-1)
         return configs, named is None
 
 

@@ -24,8 +24,10 @@ from barnabas.metadata.stores.sqlite import SqliteStore
 from barnabas.metadata.znodes import MalformedNode
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
+
+    from barnabas.metadata.stores.store import StoredNode
 
 ORDERS = ResourcePattern(AclResourceType.TOPIC, "orders")
 TEAM = ResourcePattern(AclResourceType.GROUP, "team-", PatternType.PREFIXED)
@@ -141,6 +143,23 @@ async def test_a_note_whose_name_is_no_text_has_everything_read(tmp_path: Path, 
         note = {"version": 1, "resourceType": "TOPIC", "name": name, "patternType": "PREFIXED"}
         await store.create(AclChangesNode.prefix(AclChangesNode.extended), json.dumps(note).encode(), sequential=True)
         assert await changes.read(store) == (only({TEAM: {READ}}), True)
+
+
+async def test_to_forget_counts_also_while_notes_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_store(tmp_path) as store:
+        changes = AclChanges()
+        await changes.read(store)
+        await acls.add(store, [Acl(ORDERS, READ)])
+        find_many = store.find_many
+
+        async def find_and_forget(paths: Sequence[str]) -> list[StoredNode | None]:
+            changes.forget()
+            return await find_many(paths)
+
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(store, "find_many", find_and_forget)
+            assert await changes.read(store) == (only({ORDERS: {READ}}), False)
+        assert await changes.read(store) == (only({ORDERS: {READ}}), True)
 
 
 async def test_old_notes_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

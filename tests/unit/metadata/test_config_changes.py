@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
+    import pytest
+
     from barnabas.metadata.stores.store import StoredNode
 
 TOPIC, BROKER = ConfigResource.topic("t"), ConfigResource.broker(1)
@@ -82,6 +84,23 @@ async def test_who_cannot_read_a_note_or_finds_it_gone_reads_everything(tmp_path
 
         store.find_many = find_none  # type: ignore[method-assign]
         assert await changes.read(store) == ({TOPIC: {"a": "2"}}, True)
+
+
+async def test_to_forget_counts_also_while_notes_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_store(tmp_path) as store:
+        changes = ConfigChanges()
+        await changes.skip(store)
+        await config_changes.write(store, {TOPIC: {"a": "1"}})
+        find_many = store.find_many
+
+        async def find_and_forget(paths: Sequence[str]) -> list[StoredNode | None]:
+            changes.forget()
+            return await find_many(paths)
+
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(store, "find_many", find_and_forget)
+            assert await changes.read(store) == ({TOPIC: {"a": "1"}}, False)
+        assert await changes.read(store) == ({TOPIC: {"a": "1"}}, True)
 
 
 async def test_what_is_no_note_among_notes_is_left_alone(tmp_path: Path) -> None:

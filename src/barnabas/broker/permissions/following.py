@@ -74,12 +74,18 @@ class AclFollower:
         store = self._store
         assert store is not None
         async with self._one_at_a_time:
-            acls, is_all = await self._changes.read(store)
-            rules = self._permissions.rules
-            if is_all:
-                self._permissions.replace(rules.with_acls(acls))
-            elif acls:
-                self._permissions.replace(rules.changed(acls))
+            try:
+                acls, is_all = await self._changes.read(store)
+                rules = self._permissions.rules
+                if is_all:
+                    self._permissions.replace(rules.with_acls(acls))
+                elif acls:
+                    self._permissions.replace(rules.changed(acls))
+            except StoreError:
+                raise
+            except Exception:
+                self._changes.forget()  # what was read may not be in force
+                raise
 
     async def _follow(self) -> None:
         while True:
@@ -98,7 +104,6 @@ class AclFollower:
                     "The ACLs could not be read. The last ones stay in force. It is tried again in %g s.",
                     _RETRY_SECONDS,
                 )
-                self._changes.forget()
             else:
                 continue
             await asyncio.sleep(_RETRY_SECONDS)
