@@ -17,7 +17,7 @@ from tests.history.checker import Fate, History, Poll, check
 from tests.history.clients import NO_LOGIN
 from tests.history.faults import Keeper, Nemesis, Stage
 from tests.history.networks import STORE, Network
-from tests.history.secured import check_renewed, renew_all, secured_cluster
+from tests.history.secured import check_renewed, passwords, renew_all, secured_cluster
 from tests.history.tampering import Step, Tampered, TamperedHosts
 from tests.history.workload import Workload
 from tests.support.waiting import wait_until
@@ -118,9 +118,10 @@ def over_zookeeper(folder: Path, plan: Plan) -> Report:
 def over_secured_zookeeper(folder: Path, plan: Plan) -> Report:
     """A run over a ZooKeeper in which everything is encrypted, and certificates and passwords are replaced."""
     with secured_cluster(folder, SETTINGS) as cluster:
-        renewing = partial(renew_all, cluster)
+        chosen = passwords(plan.seconds)
+        renewing = partial(renew_all, cluster, chosen)
         report = _run(Stage(cluster, TOPIC), "ZooKeeper with TLS and ACLs", plan, cluster.client_login, renewing)
-        check_renewed(cluster)
+        check_renewed(cluster, chosen)
         return report
 
 

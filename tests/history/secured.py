@@ -1,7 +1,8 @@
 """A cluster over ZooKeeper in which everything is encrypted and everybody proves who he is.
 
 Brokers talk TLS to each other, to ZooKeeper and to clients, and log in to each other; clients log in by SCRAM and may
-do what ACLs let them. While a run goes on, certificates of brokers and the password of the clients are replaced.
+do what ACLs let them. What is in ZooKeeper is for the brokers' login alone. While a run goes on, certificates of
+brokers and the password of the clients are replaced.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from tests.support.wire import Connection
 from tests.support.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tests.history.workload import Workload
@@ -56,7 +57,16 @@ SETTINGS: Final = {
     "super.users": "User:broker;User:admin",
     "zookeeper.ssl.client.enable": "true",
     "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty",
+    "zookeeper.set.acl": "true",
+    "zookeeper.auth.username": "brokers",
+    "zookeeper.auth.password": "of brokers",
 }
+
+
+def passwords(seconds: float | None) -> Sequence[str]:
+    """Those of a run of so many seconds, one after the other; the first is there from the beginning."""
+    more = 0 if seconds is None else int(seconds / (3 * PAUSE)) - len(PASSWORDS)
+    return (*PASSWORDS, *(f"another password, number {number}" for number in range(more)))
 
 
 class SecuredCluster(Cluster):
@@ -160,9 +170,9 @@ def secured_cluster(folder: Path, settings: Mapping[str, str]) -> Iterator[Secur
         yield cluster
 
 
-def renew_all(cluster: SecuredCluster, workload: Workload) -> None:
+def renew_all(cluster: SecuredCluster, chosen: Sequence[str], workload: Workload) -> None:
     """Replace certificate and password by turns, until every password was used."""
-    for password in PASSWORDS[1:]:
+    for password in chosen[1:]:
         cluster.renew_certificate()
         time.sleep(PAUSE)
         cluster.set_password(password)
@@ -170,10 +180,10 @@ def renew_all(cluster: SecuredCluster, workload: Workload) -> None:
         time.sleep(PAUSE)
 
 
-def check_renewed(cluster: SecuredCluster) -> None:
+def check_renewed(cluster: SecuredCluster, chosen: Sequence[str]) -> None:
     """Every broker shows the last certificate, takes the last password, and none of those before."""
     for broker_id in cluster.nodes:
         is_shown = partial(cluster.shows_newest_certificate, broker_id)
         wait_until(is_shown, f"broker {broker_id} to show the last certificate", 20, every=0.2)
-        taken = [password for password in PASSWORDS if cluster.takes_password(broker_id, password)]
-        assert taken == [PASSWORDS[-1]], f"broker {broker_id} takes {taken}"
+        taken = [password for password in chosen if cluster.takes_password(broker_id, password)]
+        assert taken == [chosen[-1]], f"broker {broker_id} takes {taken}"

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.history.checker import Fate
 from tests.history.faults import Plan, family
-from tests.history.run import over_sqlite, over_zookeeper
+from tests.history.run import over_secured_zookeeper, over_sqlite, over_zookeeper
 from tests.history.tampering import TOO_LONG
 from tests.support.noted_runs import next_seed, note
 
@@ -29,15 +29,23 @@ if TYPE_CHECKING:
 
     from tests.history.run import Report
 
-STORES: Final[dict[str, Callable[[Path, Plan], Report]]] = {"sqlite": over_sqlite, "zookeeper": over_zookeeper}
+STORES: Final[dict[str, Callable[[Path, Plan], Report]]] = {
+    "sqlite": over_sqlite,
+    "zookeeper": over_zookeeper,
+    "secured": over_secured_zookeeper,
+}
 OUTAGE: Final = 60.0
 """Seconds that ZooKeeper is lost, once in every round of faults."""
 
 SHARES: Final = {
     "sqlite": {"kill -9": 8, "SIGSTOP": 4, "disk": 4, "move": 4, "other": 2},
     "zookeeper": {"kill -9": 8, "SIGSTOP": 4, "partition": 8, "disk": 4, "move": 4, "other": 2},
+    "secured": {"kill -9": 8, "SIGSTOP": 6, "other": 3},
 }
-"""Faults of each family in a round; there is no network to cut between brokers that share a file."""
+"""Faults of each family in a round; there is no network to cut between brokers that share a file.
+
+In a secured cluster certificates and passwords are replaced all the time, and ZooKeeper is for its brokers alone.
+"""
 
 
 def main(words: Sequence[str] | None = None) -> int:
