@@ -77,7 +77,8 @@ permissions: .venv/.dev  ## 100,000 random questions beside Kafka's StandardAuth
 	sh scripts/prerequisites.sh
 	$(BIN)/python -m tests.support.jars
 	BARNABAS_TEST_AUTHORIZER_QUESTIONS=100000 BARNABAS_TEST_PERMISSION_SETS=60 \
-		$(PYTEST) -q -p no:xdist --durations=2 tests/compat/java/test_authorizer.py tests/compat/same/test_permissions.py
+		$(PYTEST) -q -p no:xdist --durations=2 tests/compat/java/test_authorizer.py tests/compat/same/test_permissions.py \
+		tests/compat/same/test_token_permissions.py
 
 soak: .venv/.dev  ## clusters under random faults for hours (ARGS="--minutes 60"); prints seeds and what it found
 	sh scripts/prerequisites.sh
