@@ -47,6 +47,8 @@ NONCE_BYTES: Final = 24
 SALT_BITS: Final = 130
 DIGITS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
 """What salts of Kafka's tools are made of."""
+OF_KAFKA: Final = range(20, 27)
+"""The lengths of such salts, of which shorter ones are all but impossible."""
 MOST_SALT: Final = 1024
 """Bytes of a salt: every broker sends it to everyone that asks."""
 LONGEST_MESSAGE: Final = 8 * 1024
@@ -314,12 +316,16 @@ def _xor(first: bytes, second: bytes) -> bytes:
 
 
 def _salt_like(salt: bytes, chance: bytes) -> bytes:
-    """A salt of the same length, of letters and digits like Kafka's if the other one is; of twice as many bytes."""
+    """A salt of the same kind: one of Kafka's tools, or one of as many letters and digits, or bytes.
+
+    It is made of at least twice as many bytes. Those of Kafka's tools have several lengths, and the longest of them
+    begin with a one: they are numbers.
+    """
     if not set(salt) <= set(DIGITS):
         return chance[: len(salt)]
-    numbers = [int.from_bytes(chance[at : at + 2], "big") for at in range(0, 2 * len(salt), 2)]
-    first = bytes(DIGITS[1 + number % 35] for number in numbers[:1])  # a number does not begin with a zero
-    return first + bytes(DIGITS[number % 36] for number in numbers[1:])
+    if len(salt) in OF_KAFKA:
+        return salt_of(int.from_bytes(chance, "big"))
+    return bytes(DIGITS[int.from_bytes(chance[at : at + 2], "big") % 36] for at in range(0, 2 * len(salt), 2))
 
 
 def salt_of(number: int) -> bytes:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 
-from barnabas.machines.security.scram import LEAST_ITERATIONS, ScramCredential, ScramMechanism, salt_of
+from barnabas.machines.security.scram import DIGITS, LEAST_ITERATIONS, ScramCredential, ScramMechanism, salt_of
 from barnabas.machines.security.scram_decoys import ScramDecoys
 
 SHA_256, SHA_512 = ScramMechanism
@@ -34,7 +35,9 @@ class Users:
 
 
 def shape(credential: ScramCredential) -> tuple[int, int, bool]:
-    return credential.iterations, len(credential.salt), credential.salt.isalnum() and credential.salt.islower()
+    """Iterations, and of the salt its length, or the longest of Kafka's, and whether it has digits and letters only."""
+    length = len(credential.salt)
+    return credential.iterations, 26 if 20 <= length <= 26 else length, set(credential.salt) <= set(DIGITS)
 
 
 def test_decoys_have_the_shapes_of_users_as_often_as_users_have_them() -> None:
@@ -42,8 +45,8 @@ def test_decoys_have_the_shapes_of_users_as_often_as_users_have_them() -> None:
     for number in range(300):
         users.put(f"user-{number}", *((8192, OF_KAFKA) if number % 3 else (10_000, OF_LIBRDKAFKA)))
     shapes = Counter(shape(users.make(f"unknown-{number}")) for number in range(2000))
-    assert shapes.keys() == {(8192, len(OF_KAFKA), True), (10_000, 64, False)}
-    assert 0.6 < shapes[8192, len(OF_KAFKA), True] / 2000 < 0.73
+    assert shapes.keys() == {(8192, 26, True), (10_000, 64, False)}
+    assert 0.6 < shapes[8192, 26, True] / 2000 < 0.73
 
 
 def test_without_users_a_decoy_is_as_kafkas_tools_make_it() -> None:
@@ -87,3 +90,19 @@ def test_a_credential_that_cannot_be_read_is_no_model() -> None:
     assert users.make("x") == ScramCredential.decoy(SHA_256, "x", SECRET)
     del users.texts["alice"]
     assert users.make("x") == ScramCredential.decoy(SHA_256, "x", SECRET)
+
+
+def test_salts_of_kafkas_tools_are_imitated_with_their_lengths_and_first_digits() -> None:
+    users = Users()
+    for number in range(50):
+        users.put(f"user-{number}", 4096, salt_of(2**125 * number + 2**110))
+    drawn, chance = Counter[tuple[object, ...]](), random.Random(1)
+    for number in range(3000):
+        drawn["real", *_lengths_and_first(salt_of(chance.getrandbits(130)))] += 1
+        drawn["decoy", *_lengths_and_first(users.make(f"unknown-{number}").salt)] += 1
+    for kind in {key[1:] for key in drawn}:
+        assert abs(drawn["real", *kind] - drawn["decoy", *kind]) < 150, kind
+
+
+def _lengths_and_first(salt: bytes) -> tuple[int, bool]:
+    return len(salt), salt.startswith(b"1")
