@@ -250,15 +250,15 @@ def _load_epochs(
         filled = [segment for segment in segments if segment.size]
         if not filled:
             return LeaderEpochs(found, path)
-        why = "its checkpoint has none"
+        why = "its checkpoint has none."
         if found:
             until = found[0].start_offset
             if clean or until <= max(log_start_offset, filled[0].base_offset):
                 return LeaderEpochs(found, path)
-            why = f"its checkpoint begins at offset {until}"
+            why = f"its checkpoint begins at offset {until}."
     except DamagedCheckpoint as error:
         why = str(error)
-    logger.warning("The leader epochs of %s are read from its batches: %s.", path, why)
+    logger.warning("The leader epochs of %s are read from its batches: %s", path, why)
     epochs = LeaderEpochs(path=path)
     with suppress(CorruptMessage):  # recovery, or whoever reads there, finds it, too
         for header in _headers_before(segments, until):
