@@ -281,8 +281,10 @@ def assemble(
     groups.keep_states_by(partial(optional_parts.share_persister, broker))
     replicas.attach(fetchers, isr_manager)
     membership.fence.subscribe(replicas)
+    membership.fence.subscribe(broker.shares)
     replicas.on_failure(membership.fence.part_failed)
     metadata.subscribe(replicas.on_change)
+    metadata.subscribe(broker.shares.on_change)
     metadata.subscribe(quotas.on_change)
     if acls is not None:
         metadata.subscribe(acls.on_change)

@@ -9,6 +9,9 @@ flight wait, and then the group gets nothing more.
 
 That is more than Kafka promises, which archives a message after five attempts, with its dead letter or without.
 
+A leader that was replaced writes none: the next one does. Whether this broker still leads is looked at before each
+batch is sent.
+
 Who has no topic for dead letters any more wants none: what waits is archived then. So it is for a group that reads the
 topic of its own dead letters, where its messages are already.
 """
@@ -21,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.shares.letters import LetterOrigin
 from barnabas.machines.shares.records import LetterProgress
-from barnabas.model.errors import ApiError, UnknownServerError
+from barnabas.model.errors import ApiError, NotLeaderOrFollower, UnknownServerError
 
 if TYPE_CHECKING:
     from barnabas.broker.shares.hosted import HostedSharePartition
@@ -107,9 +110,14 @@ class Archiver:
         """
         tp, group_id, letters = self._hosted.partition.tp, self._hosted.key.group_id, self._host.dead_letters
         if tp.topic != letters.topics.name(group_id):
-            return await letters.write(self._origin(), chosen)
+            return await letters.write(self._origin(), chosen, self._check_leadership)
         await letters.topics.find(group_id, tp.partition)
         return chosen
+
+    def _check_leadership(self) -> None:
+        """Raises ApiError if this broker leads the partition of the messages no more."""
+        if not self._host.leads(self._hosted):
+            raise self._hosted.failure or NotLeaderOrFollower(f"{self._hosted.name} is served here no more.")
 
     def _origin(self) -> LetterOrigin:
         group_id, tp = self._hosted.key.group_id, self._hosted.partition.tp

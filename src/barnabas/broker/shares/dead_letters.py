@@ -31,7 +31,7 @@ from barnabas.protocol.wire.durations import MILLISECOND
 from barnabas.storage.log.validation import ZSTD_SINCE, Allowance, is_sound, rewrite
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from barnabas.broker.context import BrokerContext
     from barnabas.broker.replication.leader_partition import LeaderPartition
@@ -73,16 +73,20 @@ class DeadLetterWriter:
         """By group."""
         self._slots: dict[int, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(AT_ONCE))
 
-    async def write(self, origin: LetterOrigin, wanted: Sequence[DeadLetters]) -> list[DeadLetters]:
+    async def write(
+        self, origin: LetterOrigin, wanted: Sequence[DeadLetters], check: Callable[[], None]
+    ) -> list[DeadLetters]:
         """Write the next dead letters of a share partition; gives those that have one now, or need none.
 
-        Raises ApiError if nothing could be written.
+        Raises ApiError if nothing could be written, and whatever `check` raises, which is asked before a batch is sent:
+        much may have happened while others were written, and records were read.
         """
         to = await self.topics.find(origin.group_id, origin.partition)
         async with self._slots[to.leader]:
             limit = LetterLimit(to.max_bytes)
             while True:
                 composed = await self._compose(origin, wanted, limit)
+                check()
                 try:
                     await self._send(origin.group_id, to, composed)
                 except (MessageTooLarge, RecordListTooLarge):  # the leader allows less than this broker knows

@@ -1,8 +1,8 @@
 """The share partitions that this broker serves, and the sessions of their members.
 
-A share partition is loaded when a member first fetches from it. It goes when this broker leads its partition no more,
-or has not led it all the time, and when no member of its group has a session here any more and no dead letter waits. A
-session ends with its connection; what its member has acquired is released then.
+A share partition is loaded when a member first fetches from it. It goes as soon as this broker leads its partition no
+more, or has not led it all the time, and when no member of its group has a session here any more and no dead letter
+waits. A session ends with its connection; what its member has acquired is released then.
 """
 
 from __future__ import annotations
@@ -87,16 +87,11 @@ class SharePartitions:
         from barnabas.broker.shares.dead_letter_topics import DeadLetterTopics
         from barnabas.broker.shares.dead_letters import DeadLetterWriter
 
-        self._broker.metadata.subscribe(self._metadata_changed)
         return DeadLetterWriter(self._broker, DeadLetterTopics(self._broker))
 
     def dead_letter_counts(self) -> Mapping[str, DeadLetterCounts]:
         """What became of dead letters so far, by group; nothing is made to be counted."""
         return self.dead_letters.counts if "dead_letters" in vars(self) else {}
-
-    def _metadata_changed(self, _: Delta) -> None:
-        for hosted in self._hosted.values():
-            hosted.archiver.retry()
 
     @cached_property
     def sessions(self) -> ShareSessions:
@@ -117,7 +112,35 @@ class SharePartitions:
         """Run work that goes on if nobody waits for it any more."""
         return self._tasks.spawn(work)
 
+    # What the cluster's image says, after the replicas have applied it
+
+    def on_change(self, delta: Delta) -> None:
+        """End what this broker leads no more; for the rest, what kept dead letters from being written may be mended."""
+        touched = {topic.topic_id for topic in (*delta.created, *delta.changed, *delta.deleted)}
+        for hosted in self.hosted():
+            if hosted.key.topic_id not in touched or self.leads(hosted):
+                hosted.archiver.retry()
+
+    def resume(self) -> None:
+        """This broker leads partitions again: others may have led them meanwhile."""
+        self._end_lost()
+
+    def resign(self) -> None:
+        """This broker is fenced, and leads nothing."""
+        self._end_lost()
+
+    def _end_lost(self) -> None:
+        for hosted in self.hosted():
+            self.leads(hosted)
+
     # Share partitions
+
+    def leads(self, hosted: HostedSharePartition) -> bool:
+        """Whether a share partition is served here, and its partition was led here all the time; if not, end it."""
+        try:
+            return self._led(hosted.key)[1] is hosted
+        except ApiError:
+            return False
 
     def find(self, key: ShareKey) -> HostedSharePartition:
         """A share partition of which this broker leads the partition; loaded from now on if it was not."""
