@@ -3,7 +3,8 @@
 The connection carries one request at a time. A fetch waits at the broker for `fetch.max.wait.ms` at most, and takes the
 acknowledgements along that have come together; without room for more messages they go alone.
 
-The promise: a message is given to the program only while its lock is held, as far as this side can know. When the
+The promise: a message is given to the program only while its lock is held, as far as this side can know. So a lock
+counts from when the message was asked for: the answer may have waited here while this process was stopped. When the
 connection ends, the broker releases all locks, so what waits here is dropped and what the program has can no longer be
 acknowledged. Locks are renewed at half of their time while the program works, for `longest_work` seconds at most, where
 the broker can do that (KIP-1222).
@@ -15,6 +16,7 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Future
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.clients.config import log
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from barnabas.clients.wire.connection import Node, WireClient
 
 RETRY_SECONDS: Final = 0.25
+FIRST_WAIT: Final = timedelta(milliseconds=250)
+"""How long a fetch waits at most before it is known for how long records are locked."""
 SWEEP_SECONDS: Final = 1.0
 SHARE_FETCH: Final = 78
 SHARE_ACKNOWLEDGE: Final = 79
@@ -65,13 +69,16 @@ FINAL: Final = frozenset({ErrorCode.group_authorization_failed, ErrorCode.topic_
 class HeldRecord:
     """A record that was acquired: it is locked for this member."""
 
-    __slots__ = ("leader", "locked_at", "place", "record", "taken_at")
+    __slots__ = ("acquired_at", "leader", "locked_at", "place", "record")
 
-    def __init__(self, leader: Leader, place: SharePartitionId, record: ConsumerRecord[bytes, bytes]) -> None:
+    def __init__(
+        self, leader: Leader, place: SharePartitionId, record: ConsumerRecord[bytes, bytes], asked_at: float
+    ) -> None:
         self.leader = leader
         self.place = place
         self.record = record
-        self.taken_at = self.locked_at = time.monotonic()
+        self.acquired_at = self.locked_at = asked_at
+        """Its lock began then, or later: when it was asked for, or for its renewal."""
 
     def is_over(self) -> bool:
         """Whether its lock was not renewed in time."""
@@ -215,11 +222,13 @@ class Leader:
             names = dict(self._names)
             returned = {place: pending.pop(place) for place in pending.keys() - names.keys()}
         self._return(returned)
-        limits = FetchLimits(max_records=room, max_wait=settings.max_wait, max_bytes=settings.max_bytes)
+        longest = timedelta(seconds=self.lock_seconds / 4) if self.lock_seconds else FIRST_WAIT
+        limits = FetchLimits(max_records=room, max_wait=min(settings.max_wait, longest), max_bytes=settings.max_bytes)
         if self._session.epoch == OPENING:  # which takes no acknowledgements; nothing can be held before it
             self._settle_all(pending, "its session with the broker had ended")
             pending = {}
         request = self._session.fetch(names, kinds_of(pending), limits, exact=self._exact)
+        asked_at = time.monotonic()
         answer = self._request(wire, request, pending, at_least=1)
         self._set_lock_time(answer.acquisition_lock_timeout.total_seconds())
         for place, part in _parts(answer):
@@ -231,7 +240,7 @@ class Leader:
                 refused = True
                 self._refused(place, part.error_code, part.error_message)
             elif place in names and part.acquired_records:
-                self._take(place, names[place], part)
+                self._take(place, names[place], part, asked_at)
         if refused:
             self._pause()
 
@@ -329,29 +338,29 @@ class Leader:
 
     # What is answered
 
-    def _take(self, place: SharePartitionId, partition: TopicPartition, part: Any) -> None:
+    def _take(self, place: SharePartitionId, partition: TopicPartition, part: Any, asked_at: float) -> None:
         """Let the records that were acquired wait for the program, and say which offsets have none."""
         ranges = [AcquiredRange(one.first_offset, one.last_offset, one.delivery_count) for one in part.acquired_records]
         acquired = acquired_records(partition, bytes(part.records or b""), ranges)
         with self._engine.changed:
             for record in acquired.records:
-                if self._has_said(place, record.offset):
+                if self._has_said(place, record.offset, asked_at):
                     continue
-                held = HeldRecord(self, place, record)
+                held = HeldRecord(self, place, record, asked_at)
                 self._held[place, record.offset] = held
                 self._engine.waiting.append(held)
             for offset in acquired.gaps:
                 self._pending.setdefault(place, {})[offset] = unheard(Acknowledgement.GAP)
             self._engine.changed.notify_all()
 
-    def _has_said(self, place: SharePartitionId, offset: int) -> bool:
+    def _has_said(self, place: SharePartitionId, offset: int, asked_at: float) -> bool:
         """Whether the program has said already what became of a record, and its lock ended before that was sent.
 
         It is locked for this member again, so what was said holds, and the program does not get it a second time.
         """
         waiting = self._pending.get(place, {})
         if offset in waiting:
-            waiting[offset] = waiting[offset]._replace(until=time.monotonic() + self.lock_seconds)
+            waiting[offset] = waiting[offset]._replace(until=asked_at + self.lock_seconds)
             return True
         return any((place, offset) == one[:2] for one in self._alone)
 
@@ -454,7 +463,7 @@ class Leader:
         if not self._can_renew or now < self._renewal_at:
             return []
         longest = self._engine.settings.longest_work
-        renewed = [held for held in self._held.values() if now - held.taken_at < longest]
+        renewed = [held for held in self._held.values() if now - held.acquired_at < longest]
         due = [held for held in renewed if now - held.locked_at >= self.lock_seconds / 2]
         later = (held.locked_at for held in renewed if now - held.locked_at < self.lock_seconds / 2)
         self._renewal_at = min(later, default=now) + self.lock_seconds / 2

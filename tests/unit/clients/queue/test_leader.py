@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 import uuid
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -83,7 +85,8 @@ def leader() -> Leader:
 
 
 def hold(leader: Leader, offset: int) -> HeldRecord:
-    held = HeldRecord(leader, PLACE, ConsumerRecord("work", 0, offset, 0, 1, None, None, delivery_count=1))
+    record = ConsumerRecord("work", 0, offset, 0, 1, None, None, delivery_count=1)
+    held = HeldRecord(leader, PLACE, record, time.monotonic())
     leader._held[PLACE, offset] = held
     return held
 
@@ -131,12 +134,84 @@ def test_a_message_that_is_locked_again_is_not_given_to_a_program_that_has_said_
     said, unsaid = hold(leader, 0), hold(leader, 1)
     stored = said.settle(Acknowledgement.ACCEPT)
     batch = build_batch([Record(number, 0, None, b"job") for number in range(2)], base_timestamp=0)
-    leader._take(PLACE, TopicPartition("work", 0), Fetched(batch, (Range(0, 1, 2),)))
+    leader._take(PLACE, TopicPartition("work", 0), Fetched(batch, (Range(0, 1, 2),)), time.monotonic())
     assert [held.record.offset for held in leader._engine.waiting] == [1]
     leader._step()
     assert stored.result(0) is None
     with pytest.raises(NotAcknowledged, match="lock was lost"):
         unsaid.settle(Acknowledgement.ACCEPT).result(0)
+
+
+class FetchedPart(NamedTuple):
+    partition_index: int
+    records: bytes
+    acquired_records: tuple[Range, ...]
+    error_code: ErrorCode = ErrorCode.none
+    error_message: str | None = None
+    acknowledge_error_code: int = 0
+
+
+class FetchAnswer(NamedTuple):
+    responses: tuple[Any, ...]
+    acquisition_lock_timeout: timedelta = timedelta(seconds=30)
+    error_code: ErrorCode = ErrorCode.none
+    error_message: str | None = None
+
+
+class FetchWire:
+    """Answers fetches with the message at offset 0; meanwhile so many seconds pass."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *seconds: float) -> None:
+        self.asked: list[Any] = []
+        self._seconds = iter(seconds)
+        self._now = 1000.0
+        monkeypatch.setattr(time, "monotonic", lambda: self._now)
+
+    def ask(self, request: Any, at_least: int) -> FetchAnswer:
+        self.asked.append(request)
+        self._now += next(self._seconds)
+        batch = build_batch([Record(0, 0, None, b"job")], base_timestamp=0)
+        part = FetchedPart(PLACE.partition, batch, (Range(0, 0, 1),))
+        return FetchAnswer((Topic(PLACE.topic_id, (part,)),))  # type: ignore[arg-type]  # a part of a fetch
+
+
+def fetch(leader: Leader, wire: FetchWire) -> None:
+    leader.lead({PLACE: TopicPartition("work", 0)})
+    leader._fetch(wire, {}, 1)  # type: ignore[arg-type]  # it answers what a test wants
+
+
+def test_a_message_whose_answer_waited_while_the_worker_was_stopped_is_not_given_to_the_program(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lock ended meanwhile, and another worker may have it."""
+    wire = FetchWire(monkeypatch, 30.0, 29.0)
+    fetch(leader, wire)
+    assert leader._engine.take(0) is None
+    fetch(leader, wire)
+    taken = leader._engine.take(0)
+    assert taken is not None
+    assert not taken.is_over()
+
+
+def test_a_word_for_a_message_that_is_locked_again_counts_from_when_it_was_asked_for(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire = FetchWire(monkeypatch, 20.0)
+    hold(leader, 0).settle(Acknowledgement.ACCEPT)
+    fetch(leader, wire)
+    assert leader._pending[PLACE][0].until == 1030.0
+
+
+def test_a_fetch_waits_for_a_small_part_of_the_time_that_locks_have(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Locks count from when it was asked: after a long wait they would seem to be over."""
+    leader._engine.settings = replace(leader._engine.settings, max_wait=timedelta(seconds=60))
+    leader.lock_seconds = 0.0
+    wire = FetchWire(monkeypatch, 0.0, 0.0)
+    fetch(leader, wire)
+    fetch(leader, wire)
+    assert [request.max_wait.total_seconds() for request in wire.asked] == [0.25, 7.5]
 
 
 def test_one_lost_lock_does_not_spoil_the_others(leader: Leader) -> None:
