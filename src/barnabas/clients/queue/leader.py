@@ -114,6 +114,8 @@ class Leader:
         self._renewal_refused = False
         self._sweep_at = 0.0
         """When records whose lock is over are forgotten next."""
+        self._refusals: dict[SharePartitionId, ErrorCode] = {}
+        """The errors of fetches that were logged, by partition, until it is fetched from again."""
         self._exact = False
         self._wire: WireClient | None = None
         self._thread = threading.Thread(target=self._run, name=f"barnabas-queue-{node.id}", daemon=True)
@@ -239,7 +241,9 @@ class Leader:
             if part.error_code != ErrorCode.none:
                 refused = True
                 self._refused(place, part.error_code, part.error_message)
-            elif place in names and part.acquired_records:
+                continue
+            self._refusals.pop(place, None)
+            if place in names and part.acquired_records:
                 self._take(place, names[place], part, asked_at)
         if refused:
             self._pause()
@@ -415,8 +419,16 @@ class Leader:
             self._engine.look_for_leaders()
         elif code in FINAL:
             self._engine.fail(RequestRefused(code, message or code.name.upper()))
-        else:
-            log.warning("Broker %d refused a fetch of group %s: %s", self.node.id, self._session.group_id, code.name)
+        elif self._refusals.get(place) != code:
+            self._refusals[place] = code
+            name = self._names.get(place, place)
+            log.warning(
+                "Broker %d refused fetches of %s for group %s: %s",
+                self.node.id,
+                name,
+                self._session.group_id,
+                code.name,
+            )
 
     def _lose(self, error: BarnabasError | None) -> None:
         """The session is over, and with it all locks: give up what waits, and what was said and not sent."""

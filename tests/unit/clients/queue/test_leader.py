@@ -163,6 +163,7 @@ class FetchWire:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *seconds: float) -> None:
         self.asked: list[Any] = []
+        self.error = ErrorCode.none
         self._seconds = iter(seconds)
         self._now = 1000.0
         monkeypatch.setattr(time, "monotonic", lambda: self._now)
@@ -171,7 +172,7 @@ class FetchWire:
         self.asked.append(request)
         self._now += next(self._seconds)
         batch = build_batch([Record(0, 0, None, b"job")], base_timestamp=0)
-        part = FetchedPart(PLACE.partition, batch, (Range(0, 0, 1),))
+        part = FetchedPart(PLACE.partition, batch, (Range(0, 0, 1),), self.error)
         return FetchAnswer((Topic(PLACE.topic_id, (part,)),))  # type: ignore[arg-type]  # a part of a fetch
 
 
@@ -212,6 +213,20 @@ def test_a_fetch_waits_for_a_small_part_of_the_time_that_locks_have(
     fetch(leader, wire)
     fetch(leader, wire)
     assert [request.max_wait.total_seconds() for request in wire.asked] == [0.25, 7.5]
+
+
+def test_a_refusal_is_logged_when_it_begins_and_not_with_each_fetch(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    wire = FetchWire(monkeypatch, *[0.0] * 6)
+    monkeypatch.setattr(leader, "_pause", lambda: None)
+    codes = [ErrorCode.coordinator_not_available] * 3 + [ErrorCode.none, ErrorCode.coordinator_not_available]
+    for wire.error in (*codes, ErrorCode.unknown_server_error):
+        fetch(leader, wire)
+    assert [record.message for record in caplog.records] == [
+        f"Broker 1 refused fetches of work-0 for group w: {name}"
+        for name in ("coordinator_not_available", "coordinator_not_available", "unknown_server_error")
+    ]
 
 
 def test_one_lost_lock_does_not_spoil_the_others(leader: Leader) -> None:
