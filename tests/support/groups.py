@@ -17,6 +17,8 @@ QUICK: Final = {
     "group.consumer.heartbeat.interval.ms": "150",
     "group.consumer.assignment.interval.ms": "0",
     "group.share.assignment.interval.ms": "0",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "log.cleaner.backoff.ms": "200",
     "offsets.topic.num.partitions": "5",
     "log.retention.check.interval.ms": "86400000",
     "connections.max.idle.ms": "86400000",

@@ -1,11 +1,12 @@
 """Share partitions and their states: the same stories end the same way on Barnabas and on Apache Kafka 4.3.0.
 
 Which records are delivered, how often, and with which errors is compared; in how many batches a broker tells that is
-its own affair.
+its own affair, unless the story is about that.
 """
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,19 +18,23 @@ from barnabas.machines.shares.coordinator import ShareCoordinator
 from barnabas.machines.shares.settings import ShareCoordinatorSettings
 from barnabas.model.ids import uuid_to_text
 from barnabas.protocol.records.batch import HEADER_SIZE, read_header
-from barnabas.protocol.records.records import read_records
+from barnabas.protocol.records.builder import build_batch
+from barnabas.protocol.records.records import Record, read_records
 from tests.compat.same.play import BROKER, Play, Story, play, show
 from tests.compat.same.scene import (
     DELETE_RECORDS,
+    FETCH,
     FIND_COORDINATOR,
     INCREMENTAL_ALTER_CONFIGS,
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
     PRODUCE,
+    T0,
 )
 from tests.compat.same.test_groups_share import GROUP_RESOURCE, SET, enter
 from tests.support.group_wire import (
     DELETE_SHARE_GROUP_STATE,
+    DESCRIBE_SHARE_GROUP_OFFSETS,
     INITIALIZE_SHARE_GROUP_STATE,
     READ_SHARE_GROUP_STATE,
     READ_SHARE_GROUP_STATE_SUMMARY,
@@ -156,6 +161,8 @@ class Worker:
         self.name = name
         self.topic = topic
         self.epoch = 0
+        self.got: dict[int, int] = {}
+        """What the last fetch has acquired: offsets, with their delivery counts."""
         self.member, _ = enter(p, name, count=1, topic=topic)
 
     def _body(self, acknowledges: tuple[tuple[int, ...], ...], **other: Any) -> dict[str, Any]:
@@ -168,8 +175,10 @@ class Worker:
         body = {"group_id": self.play.group, "member_id": self.member, "share_session_epoch": self.epoch}
         return {**body, "topics": topics, **other}
 
-    def fetch(self, *acknowledges: tuple[int, ...], wait_ms: int = 0, noted: bool = True, **other: Any) -> Any:
-        """The offsets that were acquired, with their delivery counts."""
+    def fetch(
+        self, *acknowledges: tuple[int, ...], wait_ms: int = 0, noted: bool = True, runs: bool = False, **other: Any
+    ) -> Any:
+        """The offsets that were acquired, with their delivery counts; with `runs`, note how they are told, too."""
         limits = {"max_wait": wait_ms, "min_bytes": 1, "max_bytes": 1 << 20, "max_records": 500, "batch_size": 500}
         body = self._body(acknowledges, **{**limits, **other})
         answer = self.play.ask(self.name, SHARE_FETCH, body, noted=False)
@@ -177,12 +186,15 @@ class Worker:
             self.epoch += 1
         told: list[Any] = [self.name, "fetched", answer.error_code, answer.acquisition_lock_timeout]
         counts: dict[int, int] = {}
+        found: list[tuple[int, int]] = []
         for topic in answer.responses:
             for part in topic.partitions:
                 told += [part.error_code, part.acknowledge_error_code, bool(part.records)]
                 for run in part.acquired_records:
                     counts |= dict.fromkeys(range(run.first_offset, run.last_offset + 1), run.delivery_count)
-        told.append(counts)
+                    found.append((run.first_offset, run.last_offset))
+        told += [counts, found] if runs else [counts]
+        self.got = counts
         if noted:
             self.play.answers.append(told)
         return counts
@@ -192,28 +204,60 @@ class Worker:
         got = wait_until(lambda: self.fetch(wait_ms=500, noted=False, **other), f"records for {self.name}")
         self.play.answers.append([self.name, "fetched at last", got])
 
+    def all_of(self, first: int, end: int) -> None:
+        """Fetch until there were all these offsets: one fetch may read only one segment of the log."""
+        got: dict[int, int] = {}
+        wanted = dict.fromkeys(range(first, end), 1)
+
+        def everything() -> bool:
+            got.update(self.fetch(wait_ms=500, noted=False))
+            return got.keys() >= wanted.keys()
+
+        wait_until(everything, f"records for {self.name}: {got}")
+        self.play.answers.append([self.name, "fetched all", got])
+
+    def take(self, wait_ms: int = 300, **other: Any) -> None:
+        """Fetch, and note what was acquired, but not whether a partition is told that has nothing now."""
+        self.fetch(wait_ms=wait_ms, noted=False, **other)
+        self.play.answers.append([self.name, "got", self.got])
+
+    def release(self) -> None:
+        """Give back what the last fetch has acquired."""
+        self.acknowledge(*((offset, offset, RELEASE) for offset in self.got))
+
     def acknowledge(self, *acknowledges: tuple[int, ...], **other: Any) -> None:
         answer = self.play.ask(self.name, SHARE_ACKNOWLEDGE, self._body(acknowledges, **other))
         if answer.error_code == 0:
             self.epoch += 1
 
 
-def work(p: Play, *sizes: int, isolation: str = "read_uncommitted") -> dict[str, Any]:
-    """A topic with batches of so many records, which the group reads from the beginning."""
-    wanted = {"share.auto.offset.reset": "earliest", "share.isolation.level": isolation}
+def configure(p: Play, **settings: str) -> None:
+    """Give the group settings; dots are written as underscores, and each begins with share."""
+    wanted = {f"share.{name.replace('_', '.')}": value for name, value in settings.items()}
     changes = [{"name": name, "config_operation": SET, "value": value} for name, value in wanted.items()]
     resource = {"resource_type": GROUP_RESOURCE, "resource_name": p.group, "configs": changes}
-    p.scene.connection.ask(INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
+    [answer] = p.scene.connection.ask(INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]}).responses
+    assert answer.error_code == 0, answer
+
+
+def work(p: Play, *sizes: int, **settings: str) -> dict[str, Any]:
+    """A topic with batches of so many records, which the group reads from the beginning, with settings of its own."""
+    configure(p, **{"auto_offset_reset": "earliest", "isolation_level": "read_uncommitted", **settings})
     topic = p.scene.topic(f"work-{p.group}")
     send(p, topic, *sizes)
     return topic
 
 
-def send(p: Play, topic: dict[str, Any], *sizes: int) -> None:
+def send(p: Play, topic: dict[str, Any], *sizes: int, **fields: int) -> None:
     for size in sizes:
-        records = batch([b"job %d" % number for number in range(size)])
-        data = [{**topic, "partition_data": [{"index": 0, "records": records}]}]
-        p.scene.connection.ask(PRODUCE, 9, {"acks": -1, "timeout": 10_000, "topic_data": data})
+        produce(p, topic, batch([b"job %d" % number for number in range(size)], **fields))
+
+
+def produce(p: Play, topic: dict[str, Any], records: bytes) -> None:
+    data = [{**topic, "partition_data": [{"index": 0, "records": records}]}]
+    sent = p.scene.connection.ask(PRODUCE, 9, {"acks": -1, "timeout": 10_000, "topic_data": data})
+    [part] = sent.responses[0].partition_responses
+    assert part.error_code == 0, part
 
 
 def records_that_go_to_one_worker(p: Play) -> None:
@@ -335,6 +379,25 @@ def transact(p: Play, topic: dict[str, Any], name: str, *, commit: bool | None) 
     return end
 
 
+def offsets_in(p: Play, topic: dict[str, Any]) -> list[int]:
+    """The offsets of the records that the log has. One answer has those of one segment."""
+    found: list[int] = []
+    at, end = 0, end_of(p, topic)
+    while at < end:
+        part = {"partition": 0, "fetch_offset": at, "partition_max_bytes": 1 << 20}
+        wanted = {"max_wait": 0, "min_bytes": 0, "max_bytes": 1 << 20, "session_epoch": -1}
+        answer = p.scene.connection.ask(FETCH, 12, {**wanted, "topics": [{**topic, "partitions": [part]}]})
+        data, position = answer.responses[0].partitions[0].records or b"", 0
+        assert data, answer
+        while position + HEADER_SIZE <= len(data):
+            header = read_header(data, position)
+            payload = data[position + HEADER_SIZE : position + header.size]
+            found += [header.base_offset + record.offset_delta for record in read_records(payload, header.record_count)]
+            position += header.size
+            at = header.last_offset + 1
+    return found
+
+
 def end_of(p: Play, topic: dict[str, Any]) -> int:
     """Where the partition ends."""
     asked = [{"partition_index": 0, "timestamp": -1}]
@@ -344,7 +407,7 @@ def end_of(p: Play, topic: dict[str, Any]) -> int:
 
 def records_of_transactions(p: Play, isolation: str) -> None:
     """0 and 1 are aborted, 3 and 4 committed, 6 and 7 open; 2 and 5 are markers, 8 is in no transaction."""
-    topic = work(p, isolation=isolation)
+    topic = work(p, isolation_level=isolation)
     transact(p, topic, "aborts", commit=False)
     transact(p, topic, "commits", commit=True)
     commit = transact(p, topic, "open", commit=None)
@@ -382,7 +445,155 @@ def delete_before(p: Play, topic: dict[str, Any], offset: int) -> None:
     assert answer.partitions[0].error_code == 0, answer
 
 
+def locks_that_end(p: Play) -> None:
+    topic = work(p, 1, 3, record_lock_duration_ms="1000", delivery_count_limit="2")
+    a, b = Worker(p, "A", topic), Worker(p, "B", topic)
+    a.first(batch_size=1)
+    a.acknowledge((0, 0, ACCEPT))
+    b.first()
+    a.acknowledge((1, 1, ACCEPT))
+    b.acknowledge((1, 1, ACCEPT), (2, 2, RELEASE))
+    wait_until(lambda: left(p, topic) == 0, "the last delivery to end with its lock")
+    b.acknowledge((3, 3, ACCEPT))
+    send(p, topic, 1)
+    a.first()
+
+
+def left(p: Play, topic: dict[str, Any]) -> int:
+    """How many records the group has not dealt with, as its coordinator says; -1 before it has begun."""
+    topics = [{"topic_name": topic["name"], "partitions": [0]}]
+    asked = {"groups": [{"group_id": p.group, "topics": topics}]}
+    [group] = p.scene.connection.ask(DESCRIBE_SHARE_GROUP_OFFSETS, 1, asked).groups
+    [part] = group.topics[0].partitions
+    return int(part.lag)
+
+
+def deliveries_that_are_used_up(p: Play) -> None:
+    topic = work(p, 3, delivery_count_limit="2")
+    a = Worker(p, "A", topic)
+    a.first()
+    a.release()
+    a.fetch(wait_ms=5000)
+    a.acknowledge((0, 0, RELEASE), (1, 1, ACCEPT), (2, 2, RELEASE))
+    a.fetch()
+    a.acknowledge((0, 0, ACCEPT))
+    wait_until(lambda: left(p, topic) == 0, "what is given up to be done")
+    send(p, topic, 1)
+    a.fetch(wait_ms=5000)
+    configure(p, delivery_count_limit="3")
+    for _ in range(3):
+        a.release()
+        a.fetch(wait_ms=500)
+
+
+def records_that_are_delivered_often(p: Play, sizes: tuple[int, ...], limit: int, strict: bool = False) -> None:
+    """With fewer and fewer others, and the last time alone, until all are given up."""
+    topic = work(p, *sizes, delivery_count_limit=str(limit))
+    a = Worker(p, "A", topic)
+    how = {"max_records": 6, "share_acquire_mode": 1} if strict else {}
+    a.first(**how)
+    while a.got:
+        a.release()
+        a.fetch(wait_ms=500, **how)
+    wait_until(lambda: left(p, topic) == 0, "all to be given up")
+
+
+def as_many_as_may_be_locked(p: Play, *, strict: bool) -> None:
+    """What a strict limit cuts off a batch is in flight in Kafka: no batch is cut here then."""
+    topic = work(p, *[25 if strict else 30] * 6, partition_max_record_locks="100")
+    a, b = Worker(p, "A", topic), Worker(p, "B", topic)
+    how = {"share_acquire_mode": int(strict)}
+    a.first(**how)
+    b.take(**how)
+    a.acknowledge((5, 9, ACCEPT))
+    b.take(**how)
+    a.acknowledge((20, 39, RELEASE))
+    b.first(**how)
+    a.acknowledge((0, 4, ACCEPT), (10, 19, ACCEPT))
+    b.take(**how)
+    configure(p, partition_max_record_locks="200")
+    a.first(**how)
+
+
+def batches_of_a_size(p: Play, *, strict: bool) -> None:
+    """The member says how many records it wants in a batch that it acknowledges as a whole."""
+    topic = work(p, 3, 3, 10, 1, 1, 1, 1)
+    a = Worker(p, "A", topic)
+    how = {"share_acquire_mode": int(strict)}
+    how |= {"runs": not strict}
+    a.first(batch_size=4, max_records=8, **how)
+    a.fetch(wait_ms=500, batch_size=2, max_records=100, **how)
+    a.fetch((0, 2, RELEASE), (7, 8, RELEASE), max_records=0)
+    a.fetch(wait_ms=500, batch_size=1, **how)
+
+
+def records_that_compaction_removed(p: Play) -> None:
+    """Of the batch at 0 nothing is left, of that at 2 one record, of that at 5 all."""
+    configure(p, auto_offset_reset="earliest")
+    settings = {"cleanup.policy": "compact", "segment.ms": "1", "min.cleanable.dirty.ratio": "0.0"}
+    topic = p.scene.topic(f"work-{p.group}", configs=settings)
+    for number, keys in enumerate((b"ab", b"bzc", b"abc", b"x", b"y")):
+        records = [Record(at, 0, bytes([key]), b"job") for at, key in enumerate(keys)]
+        produce(p, topic, build_batch(records, base_timestamp=T0 + 1000 * number))
+    wait_until(lambda: offsets_in(p, topic) == [3, 5, 6, 7, 8, 9], f"compaction of {topic['name']}")
+    a, b = Worker(p, "A", topic), Worker(p, "B", topic)
+    a.all_of(2, 10)
+    a.acknowledge((0, 1, GAP), (2, 4, RELEASE))
+    a.acknowledge((2, 4, RELEASE))
+    b.first()
+    b.acknowledge((2, 4, GAP, ACCEPT, GAP))
+    a.acknowledge((5, 9, ACCEPT))
+    wait_until(lambda: left(p, topic) == 0, "everything to be done")
+
+
+def a_beginning_by_time(p: Play, ages: tuple[int, ...]) -> None:
+    """One record is sent for each age, in minutes; the group begins with those of the last hour."""
+    topic = p.scene.topic(f"work-{p.group}")
+    now_ms = int(time.time() * 1000)
+    for age in ages:
+        send(p, topic, 1, timestamp=now_ms - age * 60_000)
+    configure(p, auto_offset_reset="by_duration:PT1H")
+    a = Worker(p, "A", topic)
+    a.take()
+    send(p, topic, 1, timestamp=now_ms)
+    if not a.got:
+        a.take(wait_ms=5000)
+    a.release()
+    a.take(wait_ms=5000)
+
+
 STORIES: Final = {
+    "locks that end": Story(locks_that_end, (SHARE_FETCH,), {SHARE_FETCH: 2}),
+    "deliveries that are used up": Story(deliveries_that_are_used_up, (SHARE_FETCH,), {SHARE_FETCH: 2}),
+    "a batch that is delivered often": Story(
+        partial(records_that_are_delivered_often, sizes=(16, 3), limit=5), (SHARE_FETCH,), {SHARE_FETCH: 2}
+    ),
+    "a batch that is delivered very often": Story(
+        partial(records_that_are_delivered_often, sizes=(9,), limit=10), (SHARE_FETCH,), {SHARE_FETCH: 2}
+    ),
+    "a batch that is delivered three times": Story(
+        partial(records_that_are_delivered_often, sizes=(5,), limit=3), (SHARE_FETCH,), {SHARE_FETCH: 2}
+    ),
+    "a batch that is delivered often, with a strict limit": Story(
+        partial(records_that_are_delivered_often, sizes=(6, 6), limit=6, strict=True), (SHARE_FETCH,), {SHARE_FETCH: 2}
+    ),
+    "as many as may be locked": Story(
+        partial(as_many_as_may_be_locked, strict=False), (SHARE_FETCH,), {SHARE_FETCH: 2}
+    ),
+    "as many as may be locked, with a strict limit": Story(
+        partial(as_many_as_may_be_locked, strict=True), (SHARE_FETCH,), {SHARE_FETCH: 2}
+    ),
+    "batches of a size": Story(partial(batches_of_a_size, strict=False), (SHARE_FETCH,), {SHARE_FETCH: 2}),
+    "batches of a size, with a strict limit": Story(
+        partial(batches_of_a_size, strict=True), (SHARE_FETCH,), {SHARE_FETCH: 2}
+    ),
+    "records that compaction removed": Story(records_that_compaction_removed, (SHARE_FETCH,), {SHARE_FETCH: 2}),
+    "a beginning by time": Story(
+        partial(a_beginning_by_time, ages=(180, 120, 50, 1)), (SHARE_FETCH,), {SHARE_FETCH: 2}
+    ),
+    "a beginning by time after the last record": Story(
+        partial(a_beginning_by_time, ages=(180, 120)), (SHARE_FETCH,), {SHARE_FETCH: 2}
+    ),
     "a state that is written": Story(
         a_state_that_is_written, (WRITE_SHARE_GROUP_STATE, READ_SHARE_GROUP_STATE_SUMMARY)
     ),

@@ -205,6 +205,7 @@ def _requested(request: Any) -> _Requested:
 
 def _limits(broker: BrokerContext, request: ShareFetchRequest, caller: Caller, *, waits: bool) -> ShareFetchLimits:
     most = min(broker.settings.number("fetch.max.bytes"), broker.quotas.most_delivered(caller))
+    waits = waits and request.max_records > 0  # who wants no records waits for nothing
     return ShareFetchLimits(
         max_wait_ms=int(request.max_wait / MILLISECOND) if waits else 0,
         min_bytes=min(request.min_bytes, most),

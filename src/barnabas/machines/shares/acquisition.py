@@ -3,8 +3,9 @@
 Batches of the log are not divided, unless the member wants so many records and no more. Records that the log does not
 have, and those of aborted transactions, are given up: nobody ever sees them.
 
-A record that was delivered often may be the reason why its members fail. So it is delivered with fewer and fewer others
-and the last time alone.
+A record that was delivered often may be the reason why its members fail. So it is delivered with fewer and fewer of
+those with which it came first, and with no others, and the last time alone. Those are the records that one fetch has
+acquired; with a strict limit Kafka counts all of their batch of the log, and as in flight.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ class Acquisition:
     def _deliverable(self, at: int, last: int, most: int) -> Iterator[RecordRun]:
         """The runs that are delivered, in order: new ones where there was a gap or the end."""
         total = 0
+        looked_at: tuple[int, int] | None = None
         while at <= last and total < most:
             run, after = self._runs.around(at)
             if run is None:
@@ -86,28 +88,56 @@ class Acquisition:
             if not run.is_free:
                 at = run.last + 1
                 continue
-            size = min(run.last, last) - at + 1
-            alone = self._most_together(run)
-            if alone is not None:
-                if total:
+            if run.batch != looked_at:
+                looked_at = run.batch
+                if self._is_throttled(run, last):
+                    if not total:
+                        yield from self._few(run, at, last, most)
                     return
-                size, most = min(size, alone, most if self._limits.strict else size), 0
-            elif self._limits.strict:
+            size = min(run.last, last) - at + 1
+            if self._limits.strict:
                 size = min(size, most - total)
             run = self._runs.part(at, at + size - 1)
             total += size
             at = run.last + 1
             yield run
 
-    def _most_together(self, run: RecordRun) -> int | None:
-        """How many records of a run that was delivered often are delivered together; None if any number."""
+    def _is_throttled(self, run: RecordRun, last: int) -> bool:
+        """Whether a record that can be delivered, of this one's batch and not before it, was delivered often."""
+        often = self._settings.throttled_from
+        end = min(run.batch[0] + run.batch[1] - 1, last)
+        if run.last >= end:
+            return run.deliveries >= often
+        return any(each.deliveries >= often for each in self._runs.within(run.first, end) if each.is_free)
+
+    def _few(self, run: RecordRun, at: int, last: int, most: int) -> Iterator[RecordRun]:
+        """The runs that are delivered of a batch with records that were delivered often.
+
+        Half of the batch, a quarter and so on, by the deliveries of the first of these records; and one whose last
+        delivery this is, alone.
+        """
         settings = self._settings
-        beyond = run.deliveries - settings.throttled_from
-        if beyond < 0:
-            return None
-        if settings.max_deliveries > FEWEST_THROTTLED and run.deliveries >= settings.max_deliveries - 1:
-            return 1
-        return max(1, run.batch_size >> (beyond + 1))
+        first, size = run.batch
+        if not self._limits.strict:
+            most = size
+        total = 0
+        is_counted = False
+        for each in self._runs.within(run.first, min(first + size - 1, last)):
+            if not each.is_free:
+                continue
+            beyond = each.deliveries - settings.throttled_from
+            is_last = settings.max_deliveries > FEWEST_THROTTLED and each.deliveries >= settings.max_deliveries - 1
+            if is_last and total:
+                return
+            if beyond >= 0 and not is_counted:
+                is_counted, few = True, max(1, size >> (beyond + 1))
+                most = min(most, few) if few > total else most
+            begin = max(each.first, at)
+            part = self._runs.part(begin, min(each.last, last, begin + (1 if is_last else most - total) - 1))
+            total += part.size
+            yield part
+            if is_last or total >= most:
+                return
 
     def _new_runs(self, first: int, last: int, most: int) -> Iterator[RecordRun]:
         """Runs for records that were never acquired, cut where batches of the log begin if there are many."""

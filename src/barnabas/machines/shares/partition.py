@@ -89,7 +89,7 @@ class SharePartition:
     def load(self, state: StoredState, start_offset: int) -> None:
         """Go on with a stored state, from its start offset, or from this one where it has none."""
         runs = [
-            RecordRun(first, last, DeliveryState(known), deliveries, last - first + 1)
+            RecordRun(first, last, DeliveryState(known), deliveries, (first, last - first + 1))
             for first, last, known, deliveries in combine(state.batches, (), start_offset)
         ]
         for run in runs:

@@ -99,8 +99,8 @@ class RecordRun:
     last: int
     state: DeliveryState
     deliveries: int
-    batch_size: int
-    """Records that were acquired together with these when they were first delivered."""
+    batch: tuple[int, int]
+    """First offset and number of the records that were acquired together with these when they were first delivered."""
     member: str = NOBODY
     deadline_ms: int = 0
     """When the lock ends, in monotonic time."""
@@ -119,7 +119,7 @@ class RecordRun:
             self.last,
             self.state,
             self.deliveries,
-            self.batch_size,
+            self.batch,
             self.member,
             self.deadline_ms,
             self.write,

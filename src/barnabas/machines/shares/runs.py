@@ -110,7 +110,7 @@ class RecordRuns:
 
     def add(self, first: int, last: int, state: DeliveryState) -> RecordRun:
         """Records that were never looked at, in a gap or from the end on."""
-        run = RecordRun(first, last, state, 0, last - first + 1)
+        run = RecordRun(first, last, state, 0, (first, last - first + 1))
         self._insert(bisect_left(self._firsts, first), run)
         self.end_offset = max(self.end_offset, last + 1)
         self.complete_count += run.size if run.is_complete else 0

@@ -75,6 +75,16 @@ async def test_a_fetch_waits_for_records_and_for_released_ones(tmp_path: Path) -
         assert acquired(await asyncio.wait_for(second, 5)) == [(0, 0, 2)]
 
 
+async def test_a_fetch_of_no_records_is_answered_at_once(tmp_path: Path) -> None:
+    """It brings acknowledgements, and its member waits to hear what became of them."""
+    async with queue(tmp_path) as (broker, topic_id):
+        send(broker)
+        anna = Member(broker, topic_id, "anna")
+        assert acquired(await anna.fetch(wait_ms=5000)) == [(0, 0, 1)]
+        answer = await asyncio.wait_for(anna.fetch((0, 0, RELEASE), max_records=0, wait_ms=60_000), 5)
+        assert answer.acknowledge_error_code == 0
+
+
 async def test_fetches_that_wait_look_again_only_when_there_may_be_something(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

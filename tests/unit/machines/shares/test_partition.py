@@ -1,8 +1,9 @@
-"""A share partition costs what a request names, however much is in flight."""
+"""A share partition costs what a request names, however much is in flight, and isolates what is delivered often."""
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -112,3 +113,33 @@ def test_records_are_found_in_a_run_that_is_divided_from_its_end() -> None:
         assert [run.first for run in machine.runs.within(at, at)] == [at]
         acknowledge(machine, at, Acknowledgement.RELEASE)
     assert machine.next_fetch_offset() == 0
+
+
+def deliver_often(sizes: tuple[int, ...], limit: int, *, one_by_one: bool) -> list[dict[int, int]]:
+    """What each delivery has, until all records are given up: a member gives everything back, together or in pieces."""
+    batches = [LogBatch(sum(sizes[:place]), sum(sizes[: place + 1]) - 1) for place in range(len(sizes))]
+    machine = SharePartition(SharePartitionSettings(max_deliveries=limit))
+    told: list[dict[int, int]] = []
+    while machine.start_offset < sum(sizes):
+        offset = machine.next_fetch_offset()
+        found = [batch for batch in batches if batch.last_offset >= offset]
+        acquired, _ = machine.acquire("anna", found, AcquireLimits(500), offset, 1000)
+        told.append({at: count for first, last, count in acquired for at in range(first, last + 1)})
+        pieces = [(at, at) for at in told[-1]] if one_by_one else [(first, last) for first, last, _ in acquired]
+        said = [AcknowledgementBatch(first, last, (Acknowledgement.RELEASE,)) for first, last in pieces]
+        (write,) = machine.acknowledge("anna", said, 1000).sends
+        machine.stored(write)
+    return told
+
+
+@pytest.mark.parametrize("one_by_one", [False, True], ids=["together", "one by one"])
+def test_records_that_were_delivered_often_come_with_half_of_those_they_came_with_first(one_by_one: bool) -> None:
+    """However their member gives them back: what it says of single records divides what is known of the batch."""
+    told = deliver_often((8, 2), 6, one_by_one=one_by_one)
+    everything = range(10)
+    assert told[:3] == [dict.fromkeys(everything, count) for count in (1, 2, 3)]
+    assert told[3:7] == [dict.fromkeys(range(5), 4), {0: 5, 1: 5}, {0: 6}, {1: 6}]
+    assert told[7] == {2: 5, 3: 5}
+    times = Counter(at for each in told for at in each)
+    assert times == dict.fromkeys(everything, 6)
+    assert all(len(each) == 1 for each in told if 6 in each.values())
