@@ -490,7 +490,7 @@ def records_that_are_delivered_often(p: Play, sizes: tuple[int, ...], limit: int
     """With fewer and fewer others, and the last time alone, until all are given up."""
     topic = work(p, *sizes, delivery_count_limit=str(limit))
     a = Worker(p, "A", topic)
-    how = {"max_records": 6, "share_acquire_mode": 1} if strict else {}
+    how: dict[str, Any] = {"max_records": 6, "share_acquire_mode": 1} if strict else {}
     a.first(**how)
     while a.got:
         a.release()
@@ -502,7 +502,7 @@ def as_many_as_may_be_locked(p: Play, *, strict: bool) -> None:
     """What a strict limit cuts off a batch is in flight in Kafka: no batch is cut here then."""
     topic = work(p, *[25 if strict else 30] * 6, partition_max_record_locks="100")
     a, b = Worker(p, "A", topic), Worker(p, "B", topic)
-    how = {"share_acquire_mode": int(strict)}
+    how: dict[str, Any] = {"share_acquire_mode": int(strict)}
     a.first(**how)
     b.take(**how)
     a.acknowledge((5, 9, ACCEPT))
@@ -519,7 +519,7 @@ def batches_of_a_size(p: Play, *, strict: bool) -> None:
     """The member says how many records it wants in a batch that it acknowledges as a whole."""
     topic = work(p, 3, 3, 10, 1, 1, 1, 1)
     a = Worker(p, "A", topic)
-    how = {"share_acquire_mode": int(strict)}
+    how: dict[str, Any] = {"share_acquire_mode": int(strict)}
     how |= {"runs": not strict}
     a.first(batch_size=4, max_records=8, **how)
     a.fetch(wait_ms=500, batch_size=2, max_records=100, **how)

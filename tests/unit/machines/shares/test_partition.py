@@ -128,6 +128,7 @@ def deliver_often(sizes: tuple[int, ...], limit: int, *, one_by_one: bool) -> li
         pieces = [(at, at) for at in told[-1]] if one_by_one else [(first, last) for first, last, _ in acquired]
         said = [AcknowledgementBatch(first, last, (Acknowledgement.RELEASE,)) for first, last in pieces]
         (write,) = machine.acknowledge("anna", said, 1000).sends
+        assert isinstance(write, int)
         machine.stored(write)
     return told
 
