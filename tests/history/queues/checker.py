@@ -30,6 +30,10 @@ TICK: Final = 0.001
 """Brokers count the time of locks in whole milliseconds, so one may end a part of a millisecond early."""
 
 
+FETCH_SECONDS: Final = 30.0
+"""How long a fetch may be on its way, or wait for messages."""
+
+
 class Rule(Enum):
     """The ways to break the promises of a queue."""
 
@@ -111,10 +115,34 @@ def _deliveries_known(history: QueueHistory) -> Counter[Place]:
 
 
 def _may_be_used_up(history: QueueHistory) -> set[Place]:
-    """Messages whose deliveries may be used up: those that were seen, and one for each fetch without an answer."""
-    unheard = Counter(each.partition for each in history.unheard)
-    known = _deliveries_known(history)
-    return {place for place in history.messages if known[place] + unheard[place.partition] >= history.delivery_limit}
+    """Messages whose deliveries may be used up: those that were seen, and one for each fetch without an answer.
+
+    Such a fetch counts only if it may have had the message: it was sent before the message was seen to be done, and
+    not so long before it was sent that it must have been answered by then.
+    """
+    unheard: dict[int, list[float]] = defaultdict(list)
+    for each in history.unheard:
+        unheard[each.partition].append(each.asked_at)
+    known, seen = _deliveries_known(history), _current(history)
+    found: set[Place] = set()
+    for place in history.messages:
+        missing = history.delivery_limit - known[place]
+        fetches = unheard[place.partition]
+        if missing > 0 and len(fetches) >= missing:
+            done_at = min(
+                (each.came_at for each in seen.get(place.partition, ()) if each.is_done(place.offset)), default=math.inf
+            )
+            since = history.sent_at.get(place, -math.inf) - FETCH_SECONDS
+            missing -= sum(since <= asked_at <= done_at for asked_at in fetches)
+        if missing <= 0:
+            found.add(place)
+    return found
+
+
+def excused(history: QueueHistory) -> int:
+    """How many messages are done with only because fetches without an answer may have had them, as far as is known."""
+    said, known = _final(history, Fate.STORED, Fate.UNKNOWN), _deliveries_known(history)
+    return sum(place not in said and known[place] < history.delivery_limit for place in _may_be_used_up(history))
 
 
 # Messages that nobody sent, or got too often

@@ -146,6 +146,8 @@ class QueueHistory:
     observations: Sequence[Observation]
     """In order. The last one of each partition was asked for when everything had to be done."""
     unheard: Sequence[Unheard] = ()
+    sent_at: Mapping[Place, float] = field(default_factory=dict)
+    """When messages were sent, where that is known."""
     sessions: Mapping[str, float] = field(default_factory=dict)
     """When each share session was last seen to go on."""
     lock_seconds: float

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from tests.history.queues.checker import Rule, check
+from tests.history.queues.checker import Rule, check, excused
 from tests.history.queues.events import (
     ACKNOWLEDGED,
     ARCHIVED,
@@ -114,6 +114,21 @@ def test_deliveries_that_nobody_heard_of_count() -> None:
     assert broken(acknowledgements=without, unheard=[Unheard(0, 8.5)] * 2) == {Rule.LOST}
     assert broken(acknowledgements=without, unheard=[Unheard(0, 8.5)] * 3) == set()
     assert broken(acknowledgements=without, unheard=[Unheard(1, 8.5)] * 3) == {Rule.LOST}
+
+
+def test_only_fetches_that_may_have_had_a_message_count_as_its_deliveries() -> None:
+    without = {"acknowledgements": HONEST.acknowledgements[:-1]}
+    assert broken(**without, unheard=[Unheard(0, END + 1)] * 3) == {Rule.LOST}, "it was done before"
+    assert broken(**without, unheard=[Unheard(0, 8.5)] * 3, sent_at={C: 50.0}) == {Rule.LOST}, "it came after them"
+    assert broken(**without, unheard=[Unheard(0, 8.5)] * 3, sent_at={C: 9.0}) == set(), "they may have waited for it"
+    assert broken(**without, unheard=[Unheard(0, 8.5), *[Unheard(0, END + 1)] * 2]) == {Rule.LOST}
+
+
+def test_messages_that_only_unheard_fetches_explain_are_counted() -> None:
+    assert excused(HONEST) == 0
+    assert excused(replace(HONEST, unheard=[Unheard(0, 8.5)] * 3)) == 0, "there was a word for each"
+    without = replace(HONEST, acknowledgements=HONEST.acknowledgements[:-1], unheard=[Unheard(0, 8.5)] * 3)
+    assert excused(without) == 1
 
 
 def test_two_workers_whose_word_counts() -> None:

@@ -27,6 +27,7 @@ class Log:
         self.events = 0
         self.story: list[str] = []
         self.sends: dict[str, Send] = {}
+        self.sent_at: dict[str, float] = {}
         self.reads: list[Poll | Placed | Reset] = []
         self.final: list[Record] = []
         self.keyed: dict[str, Update] = {}
@@ -77,6 +78,7 @@ class Log:
     def sending(self, producer: str, partition: int, value: str, transaction: str = "") -> None:
         """A record is about to be sent."""
         self.sends[value] = Send(producer, partition, value, Fate.UNKNOWN, transaction=transaction)
+        self.sent_at[value] = self._loop.time()
 
     def sent(self, value: str, fate: Fate, offset: int = -1) -> None:
         """What became of it."""

@@ -12,7 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.protocol.apis import ApiKey
-from tests.history.queues.checker import check
+from tests.history.queues.checker import check, excused
 from tests.history.queues.events import Place, QueueHistory
 from tests.simulation.whole.client import Client, Unanswered
 from tests.simulation.whole.consumers import Consumer
@@ -184,12 +184,13 @@ class Shift:
         self._come(EAGER)
         process, client = self._world.client()
         await self._world.loop.start_in(process, self._look_at_the_end(client, final, self._notes.now() + patience))
-        for violation in check(self._history(final, await self._letters(final))):
+        history = self._history(final, await self._letters(final))
+        for violation in check(history):
             self._world.log.violate(str(violation))
         notes = self._notes
         self._world.log.say(
             f"the queue: {len(notes.deliveries)} deliveries, {len(notes.acknowledgements)} acknowledgements, "
-            f"{len(notes.observations)} looks"
+            f"{len(notes.observations)} looks; {excused(history)} messages may be used up by fetches without an answer"
         )
 
     async def _look_at_the_end(self, client: Client, final: dict[Place, str], deadline: float) -> None:
@@ -216,7 +217,7 @@ class Shift:
         return {place for place, value in final.items() if value in values}
 
     def _history(self, final: dict[Place, str], letters: set[Place] | None) -> QueueHistory:
-        notes = self._notes
+        notes, sent_at = self._notes, self._world.log.sent_at
         sent = self._world.log.sends.keys()
         return QueueHistory(
             messages=final,
@@ -225,6 +226,7 @@ class Shift:
             acknowledgements=notes.acknowledgements,
             observations=notes.observations,
             unheard=notes.unheard,
+            sent_at={place: sent_at[value] for place, value in final.items() if value in sent_at},
             sessions=notes.sessions,
             lock_seconds=self._queue.lock_ms / 1000,
             delivery_limit=self._queue.delivery_limit,
