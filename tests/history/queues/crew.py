@@ -10,12 +10,15 @@ import sys
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.history.queues.events import Acknowledgement, Delivery, Fate, Kind, Place
+from tests.history.queues.events import NO_EPOCH, Acknowledgement, Delivery, Fate, Kind, Place
+from tests.history.queues.observer import with_leaders
 from tests.support.processes import WITHOUT_HYPOTHESIS, Process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from tests.history.queues.observer import Reign
 
 PROGRAM: Final = f"{WITHOUT_HYPOTHESIS}from tests.history.queues.worker import main\nmain()\n"
 EAGER: Final = "eager"
@@ -81,14 +84,32 @@ class Crew:
         """Workers that ended by themselves."""
         return [worker.tail() for worker in self.workers if not worker.alive]
 
-    def deliveries(self, current_since: float) -> list[Delivery]:
-        """What came; what was asked for later than this came from a leader."""
-        return [
+    def deliveries(self, current_since: float, reigns: Sequence[Reign]) -> list[Delivery]:
+        """What came; what was asked for later than this came from a leader, and what came within its reign."""
+        lines = list(self._lines("came"))
+        found = [
             Delivery(
-                member, Place(partition, offset), value, deliveries, asked_at, at, is_current=asked_at > current_since
+                member,
+                Place(partition, offset),
+                value,
+                count,
+                asked_at,
+                at,
+                session,
+                NO_EPOCH,
+                asked_at > current_since,
             )
-            for _, member, partition, offset, value, deliveries, asked_at, at in self._lines("came")
+            for _, member, partition, offset, value, count, asked_at, at, _, session in lines
         ]
+        return with_leaders(found, [line[8] for line in lines], reigns)
+
+    def sessions(self) -> dict[str, float]:
+        """When each share session was last seen to go on: a later fetch of it was answered."""
+        found: dict[str, float] = {}
+        for *_, asked_at, _, _, session in self._lines("came"):
+            if session:
+                found[session] = max(found.get(session, asked_at), asked_at)
+        return found
 
     def acknowledgements(self) -> list[Acknowledgement]:
         """What was said, and what became of it."""

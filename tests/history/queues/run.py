@@ -20,7 +20,8 @@ from tests.history.clients import SAFE, Sending
 from tests.history.faults import Nemesis
 from tests.history.queues.checker import check
 from tests.history.queues.crew import Crew
-from tests.history.queues.events import Fate, Place, QueueHistory
+from tests.history.queues.events import NO_EPOCH, Fate, Place, QueueHistory
+from tests.history.queues.observer import Observer
 from tests.history.queues.stage import QueueStage
 from tests.history.queues.states import look
 from tests.history.run import SETTINGS, on_hosts, on_one_host
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from tests.history.queues.events import Observation
 
 PARTITIONS: Final = 3
+STATE_PARTITIONS: Final = 3
+"""Of the internal topic that keeps the states."""
 CLIENTS: Final = ("queue", "queue", "confluent")
 RATE: Final = 60.0
 """Messages a second."""
@@ -49,7 +52,7 @@ LETTER_SECONDS: Final = 70.0
 """Dead letters that could not be written are tried again after a minute at the latest."""
 QUEUE_SETTINGS: Final = {
     **SETTINGS,
-    "share.coordinator.state.topic.num.partitions": "3",
+    "share.coordinator.state.topic.num.partitions": str(STATE_PARTITIONS),
     "share.coordinator.snapshot.update.records.per.snapshot": "20",
     "group.share.record.lock.duration.ms": str(int(LOCK_SECONDS * 1000)),
     "group.share.min.record.lock.duration.ms": "1000",
@@ -78,12 +81,23 @@ class QueueReport:
     drained_in: float
     """Seconds that the last worker took."""
 
+    @property
+    def placed(self) -> int:
+        """Deliveries of which it is certain who led, and in which session they came: two may be compared."""
+        return sum(each.epoch != NO_EPOCH for each in self.history.deliveries)
+
+    @property
+    def looks(self) -> int:
+        """Looks at what is stored that are certain to tell it."""
+        return sum(each.is_current for each in self.history.observations)
+
     def __str__(self) -> str:
         history = self.history
         told = [said.fate for said in history.acknowledgements]
         lines = [
             f"seed {self.seed}, {self.store}: {len(self.faults)} faults, {len(history.messages)} messages, "
-            f"{len(history.deliveries)} deliveries, {told.count(Fate.STORED)} acknowledgements stored, "
+            f"{len(history.deliveries)} deliveries, {self.placed} of them from a leader for certain, "
+            f"{self.looks} looks at what is stored, {told.count(Fate.STORED)} acknowledgements stored, "
             f"{told.count(Fate.REFUSED)} refused, {told.count(Fate.UNKNOWN)} of unknown fate, "
             f"{len(history.dead_letters or ())} dead letters, the rest done in "
             f"{self.drained_in:.1f} s, {len(self.violations)} violations",
@@ -135,6 +149,8 @@ def run(stage: Stage, folder: Path, store: str, plan: Plan, clients: Sequence[st
     producer.start()
     with Crew(folder, cluster.bootstrap, topic, group, clients, plan.seed) as crew:
         stage.work(topic, group, crew)
+        observer = Observer(cluster, topic, group, PARTITIONS, STATE_PARTITIONS)
+        observer.start()
         wait_until(lambda: len(crew.acknowledgements()) > 50, "the first messages to be done")
         nemesis = Nemesis(stage, plan)
         nemesis.run()
@@ -148,13 +164,15 @@ def run(stage: Stage, folder: Path, store: str, plan: Plan, clients: Sequence[st
         assert not crew.failed(), crew.failed()
         calm_since = time.monotonic()
         crew.finish(by_killing=plan.seed % 2 == 0)
+        observer.end()
         patience = SESSION_SECONDS + LOCK_SECONDS + PATIENCE + (0 if dead is None else LETTER_SECONDS)
         observations = _drain(stage, messages, calm_since + patience)
         history = QueueHistory(
             messages=messages,
-            deliveries=crew.deliveries(calm_since),
+            deliveries=crew.deliveries(calm_since, observer.reigns),
             acknowledgements=crew.acknowledgements(),
-            observations=observations,
+            observations=[*observer.observations, *observations],
+            sessions=crew.sessions(),
             lock_seconds=LOCK_SECONDS,
             delivery_limit=DELIVERY_LIMIT,
             dead_letters=None if dead is None else _letters(cluster, dead, messages),
@@ -180,7 +198,8 @@ def _last_look(
     addresses = [stage.cluster.address(broker) for broker in stage.cluster.nodes]
     offsets = [place.offset for place in messages if place.partition == partition]
     while True:
-        seen = look(addresses, stage.topic, stage.group, partition)
+        found = look(addresses, stage.topic, stage.group, partition)
+        seen = None if found is None else found.seen
         if seen is not None and (all(map(seen.is_done, offsets)) or time.monotonic() > deadline):
             yield seen
             return

@@ -39,3 +39,5 @@ def _expect(report: QueueReport, capsys: pytest.CaptureFixture[str]) -> None:
         print(f"\n{report}", file=sys.stderr)
     assert len(report.history.messages) > 100
     assert not report.violations, str(report)
+    assert report.placed > 20, "too few deliveries to tell whether two workers held a message"
+    assert report.looks > 6, "too few looks to tell whether something went back"

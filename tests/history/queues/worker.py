@@ -57,9 +57,11 @@ class Notebook:
         self.name = name
         self._numbers = count(1)
 
-    def came(self, place: tuple[int, int], value: str, deliveries: int, asked_at: float) -> None:
+    def came(
+        self, place: tuple[int, int], value: str, deliveries: int, asked_at: float, leader: int = -1, session: str = ""
+    ) -> None:
         """A message came."""
-        self._write("came", self.name, *place, value, deliveries, asked_at, time.monotonic())
+        self._write("came", self.name, *place, value, deliveries, asked_at, time.monotonic(), leader, session)
 
     def says(self, place: tuple[int, int], kind: Kind, deliveries: int) -> int:
         """Something is about to be said."""
@@ -92,26 +94,34 @@ def main() -> None:
 # barnabas.Queue
 
 
-def _note_requests() -> None:
-    """Let every message know when it was asked for."""
+def _note_sessions() -> None:
+    """Let every message know in which share session it came."""
     from barnabas.clients.queue import leader
+    from barnabas.clients.queue.session import LeaderSession
 
-    fetch = leader.Leader._fetch
+    numbers = count(1)
+
+    class Numbered(LeaderSession):
+        """A session that has a number until it ends."""
+
+        def __init__(self, *others: Any) -> None:
+            super().__init__(*others)
+            self.number = next(numbers)
+
+        def reset(self) -> None:
+            super().reset()
+            self.number = next(numbers)
 
     class Held(leader.HeldRecord):
         """A message that knows it."""
 
-        __slots__ = ("asked_at",)
+        __slots__ = ("session",)
 
         def __init__(self, owner: Any, *others: Any) -> None:
             super().__init__(owner, *others)
-            self.asked_at = owner.asked_at
+            self.session = f"{os.getpid()}-{owner._session.number}"
 
-    def noting(self: Any, *others: Any) -> None:
-        self.asked_at = time.monotonic()
-        fetch(self, *others)
-
-    leader.Leader._fetch = noting  # type: ignore[method-assign, assignment]
+    leader.LeaderSession = Numbered  # type: ignore[attr-defined]
     leader.HeldRecord = Held  # type: ignore[misc, assignment]
 
 
@@ -119,7 +129,7 @@ def _work_on_queue(order: Order, notes: Notebook, ending: threading.Event) -> No
     from barnabas.clients import Queue
     from barnabas.model.base_error import BarnabasError
 
-    _note_requests()
+    _note_sessions()
     chance = random.Random(order.seed)
     eager = order.client == "eager"
     settings = {"fetch.max.wait.ms": "100", "request.timeout.ms": "5000"}
@@ -147,7 +157,9 @@ def _work_on_queue(order: Order, notes: Notebook, ending: threading.Event) -> No
 def _handle(message: QueueMessage[bytes, bytes], notes: Notebook, kind: Kind | None) -> None:
     record = message.record
     place = record.partition, record.offset
-    notes.came(place, (record.value or b"").decode(), message.deliveries, message._held.asked_at)  # type: ignore[attr-defined]
+    held: Any = message._held
+    value = (record.value or b"").decode()
+    notes.came(place, value, message.deliveries, held.acquired_at, held.leader.node.id, held.session)
     if kind is None:
         return
     number = notes.says(place, kind, message.deliveries)
