@@ -121,7 +121,7 @@ def _note_sessions() -> None:
             super().__init__(owner, *others)
             self.session = f"{os.getpid()}-{owner._session.number}"
 
-    leader.LeaderSession = Numbered  # type: ignore[attr-defined]
+    leader.LeaderSession = Numbered  # type: ignore[attr-defined, assignment]
     leader.HeldRecord = Held  # type: ignore[misc, assignment]
 
 
