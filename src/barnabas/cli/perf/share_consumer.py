@@ -110,7 +110,8 @@ class ShareConsumerRun:
         self._taken = [Taken() for _ in range(options.threads)]
         self._begun = 0
         """Messages that were taken, without those whose acknowledgement could not be stored."""
-        self._counting = threading.Lock()
+        self._counting = threading.Condition()
+        """Notified when it is known what became of an acknowledgement."""
         self._ending = threading.Event()
         self._error: Exception | None = None
 
@@ -183,7 +184,7 @@ class ShareConsumerRun:
         options, taken = self._options, self._taken[index]
         last_message = window_began = time.monotonic()
         before = Taken()
-        while self._begun < options.count and self._error is None and not self._ending.is_set():
+        while self._has_more():
             message = queue.get(WAIT_SECONDS)
             now = time.monotonic()
             if message is not None:
@@ -203,6 +204,18 @@ class ShareConsumerRun:
                     self._print(f"{line} for share consumer {index + 1}")
                 window_began, before = now, Taken(taken.messages, taken.bytes)
 
+    def _has_more(self) -> bool:
+        """Whether to take another message. The last acknowledgements are waited for: one may be refused."""
+        count = self._options.count
+        with self._counting:
+            while self._begun >= count > self._total.messages and not self._is_over:
+                self._counting.wait(WAIT_SECONDS)
+            return self._begun < count and not self._is_over
+
+    @property
+    def _is_over(self) -> bool:
+        return self._error is not None or self._ending.is_set()
+
     def _count(self, taken: Taken, size: int, stored: Future[None]) -> None:
         """An acknowledgement was stored, or not; in the thread that heard of it."""
         with self._counting:
@@ -211,6 +224,7 @@ class ShareConsumerRun:
                 taken.bytes += size
             else:
                 self._begun -= 1
+            self._counting.notify_all()
 
 
 @click.command(

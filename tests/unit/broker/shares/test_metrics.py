@@ -15,11 +15,14 @@ if TYPE_CHECKING:
     from barnabas.broker.context import BrokerContext
 
 
-async def series(broker: BrokerContext) -> dict[str, str]:
+OMITTED = "barnabas_metrics_omitted_share_partitions"
+
+
+async def series(broker: BrokerContext, most: int = 100) -> dict[str, str]:
     """The values of all series of queues, by name and labels."""
-    families = await CoordinatorSeries(broker, 100).collect(Pace())
+    families = await CoordinatorSeries(broker, most).collect(Pace())
     lines = "".join(line for family in families for line in family.lines).splitlines()
-    return dict(line.rsplit(" ", 1) for line in lines if line.startswith("barnabas_sharegroup_"))
+    return dict(line.rsplit(" ", 1) for line in lines if line.startswith(("barnabas_sharegroup_", OMITTED)))
 
 
 async def left(broker: BrokerContext) -> tuple[str, str]:
@@ -31,7 +34,7 @@ async def left(broker: BrokerContext) -> tuple[str, str]:
 
 async def test_what_a_group_has_still_to_do_is_shown_until_it_is_done(tmp_path: Path) -> None:
     async with queue(tmp_path) as (broker, topic_id):
-        assert await series(broker) == {}, "nobody has fetched yet"
+        assert await series(broker) == {OMITTED: "0"}, "nobody has fetched yet"
         send(broker, 4)
         anna = Member(broker, topic_id, "anna")
         assert acquired(await anna.fetch(wait_ms=5000)) == [(0, 3, 1)]
@@ -44,3 +47,12 @@ async def test_what_a_group_has_still_to_do_is_shown_until_it_is_done(tmp_path: 
         assert acquired(await anna.fetch()) == [(3, 3, 2), (4, 5, 1)]
         await later(broker, 30_001)
         assert await left(broker) == ("3", "3"), "a lock that is over makes nothing done"
+
+
+async def test_partitions_without_series_of_their_own_are_counted(tmp_path: Path) -> None:
+    async with queue(tmp_path) as (broker, topic_id):
+        send(broker)
+        anna = Member(broker, topic_id, "anna")
+        assert acquired(await anna.fetch(wait_ms=5000)) == [(0, 0, 1)]
+        assert await series(broker, 0) == {OMITTED: "1"}
+        assert (await series(broker, 1))[OMITTED] == "0"

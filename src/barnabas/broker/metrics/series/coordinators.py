@@ -65,10 +65,11 @@ class CoordinatorSeries:
         return family
 
     async def _share_partitions(self, pace: Pace) -> Sequence[Family]:
-        """What share groups have still to deal with, of the partitions that are led here."""
+        """What share groups have still to deal with, of the partitions that are led here, as far as there is room."""
         left = Family("barnabas_sharegroup_lag", GAUGE, "Messages that a share group has not dealt with.")
         flying = Family("barnabas_sharegroup_in_flight", GAUGE, "Messages that were delivered and are not all done.")
-        for hosted in self._broker.shares.hosted()[: self._most_groups]:
+        hosted_here = self._broker.shares.hosted()
+        for hosted in hosted_here[: self._most_groups]:
             machine, partition = hosted.machine, hosted.partition
             if machine is None:
                 continue
@@ -79,7 +80,12 @@ class CoordinatorSeries:
             flying.add(machine.in_flight, label)
             if pace.is_over:
                 await pace.rest()
-        return left, flying
+        omitted = gauge(
+            "barnabas_metrics_omitted_share_partitions",
+            "Partitions of share groups without series of their own, because there are more than metrics.max.groups.",
+            max(len(hosted_here) - self._most_groups, 0),
+        )
+        return left, flying, omitted
 
     def _dead_letters(self) -> Sequence[Family]:
         """What became of messages that share groups gave up."""
