@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from barnabas.machines.shares.partition import ShareOutcome
     from barnabas.protocol.coordinator_records.share_state import StateBatch
 
-SETTINGS = SharePartitionSettings(lock_ms=100, max_deliveries=4, max_locks=40)
+SETTINGS = SharePartitionSettings(lock_ms=100, max_deliveries=4, max_locks=16)
 MEMBERS = st.sampled_from(["anna", "bela", "cleo"])
+LARGEST_BATCH = 8
+"""A batch of the log is not divided, so the last one may go beyond what may be in flight."""
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED = range(5)
 AFTER = {0: ARCHIVED, 1: ACKNOWLEDGED, 2: AVAILABLE, 3: ARCHIVING}
 FINAL = (ACKNOWLEDGED, ARCHIVED)
@@ -61,11 +63,14 @@ class Log:
     """Batches of a few records, of which some are gone."""
 
     batches: list[tuple[int, int]] = field(default_factory=list)
+    aborted: set[int] = field(default_factory=set)
+    """Records of aborted transactions, which the group does not see."""
     start: int = 0
     end: int = 0
 
     def read(self, offset: int, most: int) -> list[LogBatch]:
-        return [LogBatch(first, last) for first, last in self.batches if last >= max(offset, self.start)][:most]
+        found = [(first, last) for first, last in self.batches if last >= max(offset, self.start)]
+        return [LogBatch(first, last, first in self.aborted) for first, last in found[:most]]
 
 
 class SharePartitions(RuleBasedStateMachine):
@@ -104,9 +109,11 @@ class SharePartitions(RuleBasedStateMachine):
             known.reason = GivenUp.REJECTED
         return ARCHIVED if wanted == ARCHIVING and not self.machine.settings.has_dead_letters else wanted
 
-    @rule(size=st.integers(1, 8))
-    def produce(self, size: int) -> None:
+    @rule(size=st.integers(1, LARGEST_BATCH), is_aborted=st.sampled_from([False, False, True]))
+    def produce(self, size: int, is_aborted: bool) -> None:
         self.log.batches.append((self.log.end, self.log.end + size - 1))
+        if is_aborted:
+            self.log.aborted.update(range(self.log.end, self.log.end + size))
         self.log.end += size
 
     @rule(gone=st.integers(1, 9))
@@ -130,22 +137,26 @@ class SharePartitions(RuleBasedStateMachine):
         found = self.log.read(offset, batches)
         free = {at for at, known in self.model.items() if known.state == AVAILABLE and not known.writing}
         before = set(self.model)
+        room = max(0, SETTINGS.max_locks - self.machine.in_flight)
         limits = AcquireLimits(most, size, strict)
         acquired, outcome = self.machine.acquire(member, found, limits, offset, self.now_ms)
         self.set_alarm(outcome)
         for at in free:
-            if found and at < min(self.machine.start_offset, found[0].first_offset):
-                self.model[at].state = ARCHIVED  # the log does not have it, and the start has passed it
+            if at < self.machine.start_offset and (at in self.log.aborted or (found and at < found[0].first_offset)):
+                self.model[
+                    at
+                ].state = ARCHIVED  # the log does not have it, or nobody sees it, and the start has passed it
         for run in self.machine.runs:
             for at in range(run.first, run.last + 1):
                 known = self.model.get(at)
                 if run.state is DeliveryState.ARCHIVED and (known is None or at in free):
                     assert found, "records were given up without a look at the log"
-                    assert at < found[0].first_offset, "the log has it"
+                    assert at < found[0].first_offset or at in self.log.aborted, "the log has it"
                     self.model[at] = Known(ARCHIVED, known.deliveries if known else 0)
         for first, last, deliveries in acquired:
             for at in range(first, last + 1):
                 known = self.model.setdefault(at, Known())
+                assert at not in self.log.aborted, f"{at} is of an aborted transaction"
                 assert known.state == AVAILABLE, f"{at} was delivered twice"
                 assert not known.writing
                 known.state, known.deliveries, known.member = ACQUIRED, known.deliveries + 1, member
@@ -157,6 +168,9 @@ class SharePartitions(RuleBasedStateMachine):
         if strict:
             assert count <= most
         there = {at for each in found for at in range(max(each.first_offset, offset), each.last_offset + 1)}
+        new = {at for first, last, _ in acquired for at in range(first, last + 1) if at not in before and at in there}
+        assert len(new) <= room + (0 if strict or not room else LARGEST_BATCH), "more is in flight than may be"
+        there -= self.log.aborted
         if self.machine.in_flight < SETTINGS.max_locks and any(at in free or at not in before for at in there):
             assert count, "there was something to deliver"
 

@@ -18,7 +18,7 @@ BATCHES = st.lists(
         lambda first, length, state, count: StateBatch(first, first + length, state, count),
         OFFSETS,
         st.integers(0, 8),
-        st.sampled_from([0, 2, 4]),
+        st.sampled_from([0, 2, 3, 4]),
         st.integers(1, 5),
     ),
     max_size=8,
