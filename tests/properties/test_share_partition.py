@@ -170,7 +170,8 @@ class SharePartitions(RuleBasedStateMachine):
         there = {at for each in found for at in range(max(each.first_offset, offset), each.last_offset + 1)}
         new = {at for first, last, _ in acquired for at in range(first, last + 1) if at not in before and at in there}
         assert len(new) <= room + (0 if strict or not room else LARGEST_BATCH), "more is in flight than may be"
-        there -= self.log.aborted
+        if there & self.log.aborted:
+            return  # they count as acquired, until it is seen that they are aborted
         if self.machine.in_flight < SETTINGS.max_locks and any(at in free or at not in before for at in there):
             assert count, "there was something to deliver"
 
