@@ -51,7 +51,7 @@ TOO_LARGE: Final = (ErrorCode.message_too_large, ErrorCode.record_list_too_large
 
 @dataclass(slots=True)
 class DeadLetterCounts:
-    """What became of the dead letters of one group since this broker started; for whoever shows figures."""
+    """What became of the dead letters of one group since this broker started, or the group got settings of its own."""
 
     records: int = 0
     """Dead letters that are stored."""

@@ -116,10 +116,19 @@ class SharePartitions:
 
     def on_change(self, delta: Delta) -> None:
         """End what this broker leads no more; for the rest, what kept dead letters from being written may be mended."""
+        for resource in delta.configs:
+            if resource.kind == "groups" and not self.config_of(resource.name):
+                self._forget_settings(resource.name)
         touched = {topic.topic_id for topic in (*delta.created, *delta.changed, *delta.deleted)}
         for hosted in self.hosted():
             if hosted.key.topic_id not in touched or self.leads(hosted):
                 hosted.archiver.retry()
+
+    def _forget_settings(self, group_id: str) -> None:
+        """A group has no settings of its own any more, and with them no dead letters."""
+        self._settings.pop(group_id, None)
+        if "dead_letters" in vars(self):
+            self.dead_letters.counts.pop(group_id, None)
 
     def resume(self) -> None:
         """This broker leads partitions again: others may have led them meanwhile."""

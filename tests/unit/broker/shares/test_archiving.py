@@ -419,3 +419,16 @@ async def test_as_many_messages_wait_as_may_be_in_flight_and_then_nothing_more_i
         await archived(broker, 100)
         assert acquired(await anna.fetch(wait_ms=5000, share_acquire_mode=1)) == [(100, 149, 1)]
         assert [each.offset for each in letters(broker)] == list(range(100))
+
+
+async def test_a_group_whose_settings_are_taken_back_leaves_nothing_behind(tmp_path: Path) -> None:
+    async with queue(tmp_path) as (broker, topic_id):
+        await make_dead(broker)
+        await have_dead_letters(broker)
+        send(broker)
+        await reject(broker, topic_id, 0, 0)
+        await archived(broker, 1)
+        assert list(broker.shares.dead_letter_counts()) == ["workers"]
+        await broker.controller.decide(AlterConfigs({ConfigResource("groups", "workers"): {}}))
+        assert dict(broker.shares.dead_letter_counts()) == {}
+        assert "workers" not in broker.shares._settings
