@@ -13,7 +13,7 @@ from barnabas.machines.shares.state_batches import DeliveryState
 from barnabas.model.errors import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from barnabas.machines.shares.coordinator import StoredState
     from barnabas.machines.shares.records import DeadLetters
@@ -101,9 +101,11 @@ def no_letters() -> None:
     """A message is archived though its dead letter could not be written."""
     write = DeadLetterWriter.write
 
-    async def forgive(self: DeadLetterWriter, origin: Any, wanted: Sequence[DeadLetters]) -> list[DeadLetters]:
+    async def forgive(
+        self: DeadLetterWriter, origin: Any, wanted: Sequence[DeadLetters], check: Callable[[], None]
+    ) -> list[DeadLetters]:
         try:
-            return await write(self, origin, wanted)
+            return await write(self, origin, wanted, check)
         except ApiError:
             return list(wanted)
 
