@@ -102,6 +102,22 @@ def test_a_filter_does_not_see_what_is_hidden_in_a_dead_letter() -> None:
     assert not scan._fits(logged(LETTER))
 
 
+def test_a_copy_that_is_no_dead_letter_any_more_must_be_hidden_as_well() -> None:
+    """Sent again to its own topic, without the headers that had told of the original one, it was shown as it was."""
+    masked = decoder("cards*:value.card.number", "cards:headers.token", topic="letters")
+    token = Header("token", b"4111")
+    connect = Header("__connect.errors.topic", b"cards")
+    for topic, headers, kept, is_hidden in (
+        ("letters", (*LETTER, token), (token,), False),
+        ("letters", (*LETTER, connect), (connect,), True),
+        ("letters", (token,), (token,), True),
+        ("letters", (Header("__dlq.errors.topic", b"\xff"),), (), False),
+        ("cards", (*LETTER, token), (token,), True),
+        ("cards-old", (*LETTER, token), (token,), False),
+    ):
+        assert masked.hides_no_less_in(topic, headers, kept) is is_hidden, (topic, headers)
+
+
 def test_a_record_goes_only_where_as_much_is_hidden() -> None:
     def masks(*rules: str) -> Masks:
         return masks_of([parse_rule(f"t:{each}") for each in rules], "t")

@@ -29,7 +29,6 @@ from barnabas.console.messages.dead_letters import OriginalPlace, original_place
 from barnabas.console.messages.decoding import DETAIL_CHARACTERS, FORMATS, ContentDecoder
 from barnabas.console.messages.fetching import Leaders, fetch
 from barnabas.console.messages.filtering import InvalidFilter, RecordFilter
-from barnabas.console.messages.masking import masks_of
 from barnabas.console.messages.scanning import NEWEST, WAYS, TopicScan, Wanted, record_row
 from barnabas.model.base_error import BarnabasError
 from barnabas.model.numbers import MAX_INT64
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 
     from barnabas.clients.admin.cluster_admin import ClusterAdmin
     from barnabas.console.messages.fetching import LoggedRecord
-    from barnabas.console.messages.masking import Masks
 
 MOST_STREAMS: Final = 32
 MOST_STREAMS_OF_ONE: Final = 8
@@ -211,7 +209,7 @@ async def download(request: Request) -> object:
     """The bytes of a key or value, as a file and never as a page."""
     part, topic = request.path_params["part"], request.path_params["topic"]
     found = await _find_record(request)
-    if _masks_of(request, topic, found):
+    if _masking(request, topic).of(found.headers).masks:
         raise InvalidQuestion("Parts of these records are hidden by a rule, so they cannot be downloaded.")
     data = {"key": found.key, "value": found.value}.get(part)
     if data is None:
@@ -249,19 +247,18 @@ async def send_again(request: Request) -> object:
         topic, found = origin.topic, await _record_at(request, *origin)
     if found.control is not None or found.damage is not None:
         raise InvalidQuestion("This is nothing that can be sent.")
-    hidden_there = masks_of(request.app.state.settings.masks, to)
-    if to != topic and not hidden_there.hides_all_of(_masks_of(request, topic, found)):
+    headers = [each for each in found.headers if not each[0].startswith(dead_letters.PREFIX)]
+    if not _masking(request, topic).hides_no_less_in(to, found.headers, headers):
         raise InvalidQuestion(
             "Parts of these records are hidden by a rule, so they are not copied to a topic where they could be seen."
         )
-    headers = [(name, value) for name, value in found.headers if not name.startswith(dead_letters.PREFIX)]
     return await _send(request, to, "send a record again to", found.key, found.value, headers)
 
 
-def _masks_of(request: Request, topic: str, record: LoggedRecord) -> Masks:
-    """What is hidden of a record, which may be a dead letter of another topic."""
+def _masking(request: Request, topic: str) -> ContentDecoder:
+    """What is hidden of a topic's records, some of which may be dead letters of another topic."""
     state = request.app.state
-    return ContentDecoder(state.schemas, topic, state.settings.masks).of(record.headers).masks
+    return ContentDecoder(state.schemas, topic, state.settings.masks)
 
 
 async def _send(

@@ -92,6 +92,15 @@ class ContentDecoder:
                 self._of_letters[origins] = found
         return found
 
+    def hides_no_less_in(self, topic: str, headers: Sequence[Header], kept: Sequence[Header]) -> bool:
+        """Whether a copy of the record with these headers shows nothing of it that is hidden here.
+
+        The copy lies in a topic, maybe this one, and has the headers that are kept. One that is no dead letter any more
+        is no longer reached by the rules of its original topic.
+        """
+        copied = ContentDecoder(self._schemas, topic, self._rules).of(kept)
+        return copied.masks.hides_all_of(self.of(headers).masks)
+
     def key(self, data: bytes | None, most: int) -> ShownContent:
         """A key."""
         if self.masks.key and data is not None:
