@@ -20,6 +20,7 @@ from barnabas.console.api.answers import (
 )
 from barnabas.console.api.topics import find_topic
 from barnabas.console.cluster.group_lags import lag_of
+from barnabas.console.cluster.queues import NO_QUEUE, describe_queue
 from barnabas.console.cluster.resets import WAYS, ResetStep, plan_reset
 from barnabas.model.ids import TopicPartition
 
@@ -57,7 +58,7 @@ async def _find(session: ConsoleSession, group_id: str) -> GroupState:
 
 @endpoint
 async def describe(request: Request) -> object:
-    """One group: members, who reads what, and how far they are."""
+    """One group: members, who reads what, and how far they are; of a queue also what is in flight (cluster/queues)."""
     session, group_id = session_of(request), request.query_params.get("id", "")
     group = await _find(session, group_id)
     snapshot = await session.observer.snapshot()
@@ -66,7 +67,12 @@ async def describe(request: Request) -> object:
     members = info.members if isinstance(info, GroupInfo) else ()
     owners = {place: member for member in members for place in member.assignment}
     places = sorted(set(offsets) | set(owners))
+    queue = NO_QUEUE
+    if group.type == SHARE:
+        state = await session.connections.ask(lambda cluster: describe_queue(cluster, group.id))
+        queue = state.document(offsets, snapshot, await session.observer.disks())
     return {
+        **queue,
         "id": group.id,
         "type": info.type if isinstance(info, GroupInfo) else group.type,
         "state": info.state if isinstance(info, GroupInfo) else group.state,
