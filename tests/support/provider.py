@@ -38,6 +38,8 @@ class Provider:
         """What it says otherwise of itself."""
         self.answer: dict[str, Any] | None = None
         """What it answers in place of a token."""
+        self.asked = 0
+        """How often it was asked for its addresses."""
         self.grants: list[str] = []
         self.codes: dict[str, dict[str, str]] = {}
 
@@ -48,6 +50,7 @@ class Provider:
 
     def describe(self) -> dict[str, Any]:
         """Its addresses."""
+        self.asked += 1
         told = {
             "issuer": self.issuer,
             "authorization_endpoint": f"{self.issuer}/authorize",

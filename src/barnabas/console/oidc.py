@@ -14,6 +14,7 @@ import base64
 import hashlib
 import hmac
 import json
+import logging
 import secrets
 import threading
 import time
@@ -31,11 +32,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+log = logging.getLogger(__name__)
+
 DISCOVERY: Final = "/.well-known/openid-configuration"
 SECONDS: Final = 10.0
 MOST_BYTES: Final = 1 << 20
 KNOWN_SECONDS: Final = 3600.0
 """How long the provider's addresses are kept."""
+FAILED_SECONDS: Final = 5.0
+"""How long a provider is not asked again that did not tell its addresses: anybody can begin a login."""
 LOGIN_SECONDS: Final = 600
 """How long a login may take."""
 EARLY_SECONDS: Final = 30.0
@@ -44,6 +49,8 @@ SHORTEST_SECONDS: Final = 5.0
 """How long a token is taken to be good of which a provider does not tell, or says nonsense."""
 EXPIRED: Final = "expired"
 """The word for a login that was not begun here, or long ago: anybody can come back with such."""
+UNKNOWN: Final = "provider"
+"""The word for a provider that does not tell its addresses, which is logged here, once each time it is asked."""
 
 
 class OidcFailed(Exception):
@@ -96,7 +103,7 @@ def check_address(url: str, what: str) -> str:
     parts = urlsplit(url)
     if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or "")):
         return url
-    raise OidcFailed("provider", f"{what} is {url}: it has to begin with https://")
+    raise OidcFailed(UNKNOWN, f"{what} is {url}: it has to begin with https://")
 
 
 class OidcLogins:
@@ -106,6 +113,8 @@ class OidcLogins:
         self.settings = settings
         self._key = secrets.token_bytes(32)
         self._provider: _Provider | None = None
+        self._failed: tuple[float, OidcFailed] | None = None
+        """Until when the provider is not asked again, and what was wrong."""
         self._lock = threading.Lock()
 
     def begin(self, redirect_uri: str) -> tuple[str, str]:
@@ -161,17 +170,29 @@ class OidcLogins:
 
     def _find_provider(self) -> _Provider:
         with self._lock:
-            if self._provider is None or time.monotonic() > self._provider.until:
-                issuer = check_address(self.settings.issuer, "the provider")
-                told = self._ask(f"{issuer.rstrip('/')}{DISCOVERY}", "provider")
-                if told.get("issuer") != issuer:
-                    raise OidcFailed("provider", f"{issuer} says that it is {str(told.get('issuer'))[:200]!r}")
-                places = [told.get(name) for name in ("authorization_endpoint", "token_endpoint")]
-                if not all(isinstance(each, str) for each in places):
-                    raise OidcFailed("provider", f"{issuer} does not tell its addresses")
-                authorization, token = (check_address(str(each), "an address of the provider") for each in places)
-                self._provider = _Provider(authorization, token, time.monotonic() + KNOWN_SECONDS)
+            now = time.monotonic()
+            if self._provider is not None and now < self._provider.until:
+                return self._provider
+            if self._failed is not None and now < self._failed[0]:
+                raise OidcFailed(self._failed[1].word, str(self._failed[1]))
+            try:
+                self._provider, self._failed = self._ask_provider(), None
+            except OidcFailed as error:
+                self._failed = time.monotonic() + FAILED_SECONDS, error
+                log.warning("Nobody can log in by OpenID Connect: %s", error)
+                raise
             return self._provider
+
+    def _ask_provider(self) -> _Provider:
+        issuer = check_address(self.settings.issuer, "the provider")
+        told = self._ask(f"{issuer.rstrip('/')}{DISCOVERY}", UNKNOWN)
+        if told.get("issuer") != issuer:
+            raise OidcFailed(UNKNOWN, f"{issuer} says that it is {str(told.get('issuer'))[:200]!r}")
+        places = [told.get(name) for name in ("authorization_endpoint", "token_endpoint")]
+        if not all(isinstance(each, str) for each in places):
+            raise OidcFailed(UNKNOWN, f"{issuer} does not tell its addresses")
+        authorization, token = (check_address(str(each), "an address of the provider") for each in places)
+        return _Provider(authorization, token, time.monotonic() + KNOWN_SECONDS)
 
     def _ask(
         self, url: str, word: str, headers: Mapping[str, str] | None = None, body: bytes | None = None

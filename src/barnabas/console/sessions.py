@@ -13,7 +13,7 @@ import secrets
 import time
 from collections import Counter
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from barnabas.console.oidc import TokenHolder
     from barnabas.console.settings import ConsoleSettings
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +82,8 @@ class Sessions:
         self._by_token: dict[str, ConsoleSession] = {}
         self._listener: diagnosis.ListenerProtocol | None = None
         self._logins = anyio.CapacityLimiter(LOGINS_AT_ONCE)
+        self._provider_logins = anyio.CapacityLimiter(LOGINS_AT_ONCE)
+        """Apart from the others: a provider may take long to answer."""
         self._waiting = Counter[str]()
         """Logins by the address that they come from."""
 
@@ -112,28 +116,36 @@ class Sessions:
 
         Raises BrokerUnreachable, NoLoginAsked, TooManyLogins.
         """
-        async with self._turn(address):
+        async with self._turn(address, self._logins):
             login = {"sasl.mechanism": self._best_mechanism(), "sasl.username": user, "sasl.password": password}
             return self._begin(user, await self._connect(login))
+
+    async def begin_with(self, begin: Callable[[], T], address: str) -> T:
+        """The first half of a login with a provider, which `begin` may have to ask.
+
+        Raises OidcFailed, TooManyLogins.
+        """
+        async with self._turn(address, self._provider_logins):
+            return await anyio.to_thread.run_sync(begin)
 
     async def log_in_with(self, finish: Callable[[], TokenHolder], address: str) -> tuple[str, str]:
         """A new token, and the user that the cluster lets in with a provider's one, which `finish` gets.
 
         Raises BrokerUnreachable, NoLoginAsked, OidcFailed, TooManyLogins.
         """
-        async with self._turn(address):
+        async with self._turn(address, self._provider_logins):
             holder = await anyio.to_thread.run_sync(finish)
             connections = await self._connect({"sasl.mechanism": OAUTHBEARER, "oauth_cb": holder})
             return self._begin(holder.user, connections, holder), holder.user
 
     @asynccontextmanager
-    async def _turn(self, address: str) -> AsyncIterator[None]:
+    async def _turn(self, address: str, limiter: anyio.CapacityLimiter) -> AsyncIterator[None]:
         """The turn of a login: some at a time, few of one address, and one that fails takes a while."""
         if self._waiting[address] >= LOGINS_OF_ONE and not self._settings.behind_proxy:
             raise TooManyLogins("Too many logins are under way. Wait a moment, and try again.")
         self._waiting[address] += 1
         try:
-            async with self._logins:
+            async with limiter:
                 try:
                     yield
                 except (LoginFailed, OidcFailed) as error:

@@ -119,8 +119,24 @@ def test_a_provider_that_is_another_is_not_asked(
     assert caught.value.word == "provider"
 
 
-def clock(now: float) -> SimpleNamespace:
-    return SimpleNamespace(time=lambda: now, monotonic=time.monotonic)
+def test_a_provider_that_fails_is_not_asked_by_everybody_who_begins_a_login(
+    provider: Provider, logins: OidcLogins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each beginning waited ten seconds for one that did not answer, one after the other."""
+    provider.discovery = {"issuer": "https://evil.example"}
+    for _ in range(5):
+        with pytest.raises(OidcFailed, match=r"evil\.example"):
+            logins.begin(BACK)
+    assert provider.asked == 1
+    provider.discovery = {}
+    monkeypatch.setattr("barnabas.console.oidc.time", clock(time.time(), time.monotonic() + oidc.FAILED_SECONDS))
+    logins.begin(BACK)
+    logins.begin(BACK)
+    assert provider.asked == 2
+
+
+def clock(now: float, monotonic: float | None = None) -> SimpleNamespace:
+    return SimpleNamespace(time=lambda: now, monotonic=lambda: time.monotonic() if monotonic is None else monotonic)
 
 
 def test_a_token_is_renewed_before_it_ends_and_over_when_it_is_not(

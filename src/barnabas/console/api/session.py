@@ -6,7 +6,6 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import anyio.to_thread
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
 from starlette.routing import Route
@@ -15,7 +14,7 @@ from barnabas import __version__
 from barnabas.clients.errors import BrokerUnreachable, LoginFailed
 from barnabas.console.api.answers import InvalidQuestion, answer, body_of, endpoint, field
 from barnabas.console.guard import cookie_name, cookie_of, login_cookie_name
-from barnabas.console.oidc import EXPIRED, LOGIN_SECONDS, OidcFailed
+from barnabas.console.oidc import EXPIRED, LOGIN_SECONDS, UNKNOWN, OidcFailed
 from barnabas.console.sessions import IDLE_SECONDS, NoLoginAsked, TooManyLogins
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ log = logging.getLogger(__name__)
 
 LONGEST_NAME: Final = 1_000
 CALLBACK: Final = "/login/callback"
-UNNOTED: Final = (EXPIRED, "busy")
+UNNOTED: Final = (EXPIRED, UNKNOWN, "busy")
 """Why a login fails that was none: anybody can send as many of these as they like, and logs have an end."""
 
 
@@ -78,11 +77,14 @@ async def log_in(request: Request) -> object:
 
 async def go_to_provider(request: Request) -> Response:
     """Begin a login with the provider."""
-    logins = _provider_of(request)
+    logins, state = _provider_of(request), request.app.state
     try:
-        address, kept = await anyio.to_thread.run_sync(logins.begin, _redirect_uri(request))
+        begin = partial(logins.begin, _redirect_uri(request))
+        address, kept = await state.sessions.begin_with(begin, _address_of(request))
     except OidcFailed as error:
         return _failed(request, error)
+    except TooManyLogins as error:
+        return _failed(request, OidcFailed("busy", str(error)))
     response = RedirectResponse(address, 303)
     _set_login_cookie(request, response, kept, LOGIN_SECONDS)
     return response
