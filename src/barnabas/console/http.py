@@ -2,20 +2,23 @@
 
 connections   at most MOST_CONNECTIONS; one more takes the place of the one that has been idle or incomplete for
               longest, and is closed at once if all are being answered
+handshakes    count as connections, and are the first to make room; each has REQUEST_SECONDS
 requests      whole, with their body, within REQUEST_SECONDS of the first byte, or of the connection
 responses     a client that takes nothing of one for STALL_SECONDS is gone
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
 import h11
+import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 if TYPE_CHECKING:
-    import asyncio
+    import socket
     from collections.abc import Iterable
 
 log = logging.getLogger(__name__)
@@ -23,6 +26,64 @@ log = logging.getLogger(__name__)
 MOST_CONNECTIONS: Final = 256
 REQUEST_SECONDS: Final = 10.0
 STALL_SECONDS: Final = 30.0
+ACCEPT_AGAIN_SECONDS: Final = 1.0
+"""How long nothing is accepted after an error, such as no descriptor that is free."""
+
+
+class BoundedServer(uvicorn.Server):
+    """A server that counts connections from when they are accepted on: with TLS they may never say anything."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._accepting: list[asyncio.Task[None]] = []
+        self._beginning: dict[asyncio.Task[None], None] = {}
+        """Connections that are not a protocol's yet, the oldest first."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to take connections of sockets that listen."""
+        await super().startup(sockets=[])
+        for listener in sockets or ():
+            listener.setblocking(False)
+            self._accepting.append(asyncio.create_task(self._accept(listener)))
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no more, and end those that there are."""
+        tasks = [*self._accepting, *self._beginning]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await super().shutdown(sockets)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                sock, _ = await loop.sock_accept(listener)
+            except OSError as error:
+                log.warning("The console cannot accept connections. It tries again in a second: %s", error)
+                await asyncio.sleep(ACCEPT_AGAIN_SECONDS)
+                continue
+            if len(self._beginning) + len(self.server_state.connections) >= MOST_CONNECTIONS and self._beginning:
+                next(iter(self._beginning)).cancel()
+            task = asyncio.create_task(self._begin(sock))
+            self._beginning[task] = None
+            task.add_done_callback(lambda task: self._beginning.pop(task))
+            await asyncio.sleep(0)  # from here on, ending the task closes its socket
+
+    async def _begin(self, sock: socket.socket) -> None:
+        """Hand a connection to a protocol, which makes room for it; with TLS after the handshake."""
+        context = self.config.ssl
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: self.config.http_protocol_class(  # type: ignore[call-arg]
+                    config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+                ),
+                sock,
+                ssl=context,
+                ssl_handshake_timeout=None if context is None else REQUEST_SECONDS,
+            )
+        except OSError as error:  # errors of TLS are some, too
+            log.debug("A connection did not come about: %s", error)
 
 
 class BoundedProtocol(H11Protocol):

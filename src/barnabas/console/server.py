@@ -35,7 +35,7 @@ from barnabas.console.api.answers import answer
 from barnabas.console.audit import ChangeLog
 from barnabas.console.guard import Guard
 from barnabas.console.history import History
-from barnabas.console.http import BoundedProtocol
+from barnabas.console.http import BoundedProtocol, BoundedServer
 from barnabas.console.messages.registry import Registry
 from barnabas.console.messages.schemas import Schemas
 from barnabas.console.oidc import OidcLogins
@@ -160,4 +160,4 @@ def run(settings: ConsoleSettings, listener: socket.socket) -> None:
         ssl_certfile=None if settings.certificate is None else str(settings.certificate),
         ssl_keyfile=None if settings.key is None else str(settings.key),
     )
-    uvicorn.Server(config).run(sockets=[listener])
+    BoundedServer(config).run(sockets=[listener])

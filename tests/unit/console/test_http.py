@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,8 @@ import pytest
 import uvicorn
 
 from barnabas.console import http, server
-from barnabas.console.http import BoundedProtocol
+from barnabas.console.http import BoundedProtocol, BoundedServer
+from tests.support.tls import Certificate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -33,9 +35,12 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[tuple[uvicorn.Server, int]]:
+async def serving(shown: Certificate | None = None) -> AsyncIterator[tuple[BoundedServer, int]]:
     listener = server.bind("127.0.0.1", 0)
-    running = uvicorn.Server(uvicorn.Config(app, http=BoundedProtocol, log_config=None, lifespan="off", ws="none"))
+    config = uvicorn.Config(app, http=BoundedProtocol, log_config=None, lifespan="off", ws="none")
+    if shown is not None:
+        config.ssl_certfile, config.ssl_keyfile = str(shown.certificate), str(shown.key)
+    running = BoundedServer(config)
     task = asyncio.create_task(running._serve(sockets=[listener]))  # without taking over signals
     try:
         yield running, listener.getsockname()[1]
@@ -44,8 +49,9 @@ async def serving() -> AsyncIterator[tuple[uvicorn.Server, int]]:
         await task
 
 
-async def status(port: int) -> bytes:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+async def status(port: int, shown: Certificate | None = None) -> bytes:
+    context = None if shown is None else ssl.create_default_context(cafile=shown.authority)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
     writer.write(HEAD + b"\r\n")
     async with asyncio.timeout(20):
         line = await reader.readline()
@@ -96,3 +102,74 @@ async def test_who_takes_nothing_of_an_answer_is_cut_off(monkeypatch: pytest.Mon
                 await asyncio.sleep(0.01)
         assert (await status(port)).startswith(b"HTTP/1.1 200")
         writer.close()
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return Certificate.made(tmp_path_factory.mktemp("tls"), "console")
+
+
+async def ended(reader: asyncio.StreamReader) -> None:
+    async with asyncio.timeout(20):
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
+
+
+async def test_handshakes_that_never_come_make_room(monkeypatch: pytest.MonkeyPatch, shown: Certificate) -> None:
+    """They were no connections until they were done: whoever opened them took all descriptors of the console."""
+    monkeypatch.setattr(http, "MOST_CONNECTIONS", 5)
+    async with serving(shown) as (running, port):
+        waiting = [await asyncio.open_connection("127.0.0.1", port) for _ in range(12)]
+        for reader, _ in waiting[:7]:
+            await ended(reader)
+        assert (await status(port, shown)).startswith(b"HTTP/1.1 200")
+        assert len(running._beginning) + len(running.server_state.connections) <= 5
+        for _, writer in waiting:
+            writer.close()
+
+
+async def test_connections_that_wait_make_room_for_handshakes_only_once_those_are_done(
+    monkeypatch: pytest.MonkeyPatch, shown: Certificate
+) -> None:
+    monkeypatch.setattr(http, "MOST_CONNECTIONS", 3)
+    async with serving(shown) as (running, port):
+        context = ssl.create_default_context(cafile=shown.authority)
+        kept = [await asyncio.open_connection("127.0.0.1", port, ssl=context) for _ in range(3)]
+        async with asyncio.timeout(20):
+            while len(running.server_state.connections) < 3:
+                await asyncio.sleep(0.01)
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        for reader, _ in silent[:2]:
+            await ended(reader)
+        assert len(running.server_state.connections) == 3
+        assert (await status(port, shown)).startswith(b"HTTP/1.1 200")
+        await ended(kept[0][0])
+        for _, writer in (*kept, *silent):
+            writer.close()
+
+
+@pytest.mark.parametrize("begun", [b"", b"\x16\x03\x01"], ids=["nothing", "a few bytes"])
+async def test_a_handshake_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, shown: Certificate, begun: bytes) -> None:
+    monkeypatch.setattr(http, "REQUEST_SECONDS", 0.2)
+    async with serving(shown) as (running, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(begun)
+        await ended(reader)
+        assert not running._beginning
+        writer.close()
+
+
+async def test_what_is_no_tls_ends_and_the_server_ends_in_the_middle_of_handshakes(shown: Certificate) -> None:
+    async with serving(shown) as (running, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(HEAD + b"\r\n")
+        async with asyncio.timeout(20):
+            with suppress(ConnectionResetError):
+                assert b"HTTP/1.1" not in await reader.read()
+        writer.close()
+        last, other = await asyncio.open_connection("127.0.0.1", port)
+        async with asyncio.timeout(20):
+            while not running._beginning:
+                await asyncio.sleep(0.01)
+    await ended(last)
+    other.close()
