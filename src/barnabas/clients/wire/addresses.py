@@ -13,10 +13,11 @@ NO_SUCH_HOST: Final = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.E
 
 
 class Connected(NamedTuple):
-    """A connection, and the host's name as it was given."""
+    """A connection, the host's name as it was given, and the addresses that come after this one."""
 
     socket: socket.socket
     host: str
+    others: str
 
 
 def connect(bootstrap_servers: str, timeout: float) -> Connected:
@@ -26,10 +27,12 @@ def connect(bootstrap_servers: str, timeout: float) -> Connected:
     """
     failures = []
     kind: type[BrokerUnreachable] = AddressInvalid
-    for address in filter(None, (part.strip() for part in bootstrap_servers.split(","))):
+    addresses = [part.strip() for part in bootstrap_servers.split(",") if part.strip()]
+    for number, address in enumerate(addresses, 1):
         try:
             host, port = split_address(address)
-            return Connected(socket.create_connection((host, port), timeout), host)
+            plain = socket.create_connection((host, port), timeout)
+            return Connected(plain, host, ",".join(addresses[number:]))
         except ValueError as error:
             failures.append(str(error))
         except TimeoutError:

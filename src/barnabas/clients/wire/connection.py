@@ -25,7 +25,7 @@ from kio.serial.errors import SerialError
 from kio.static.primitive import i16, i32
 
 from barnabas import __version__
-from barnabas.clients.errors import BrokerSilent, LoginFailed, RequestRefused
+from barnabas.clients.errors import BrokerSilent, BrokerUnreachable, LoginFailed, RequestRefused
 from barnabas.clients.security import from_properties
 from barnabas.clients.wire.addresses import connect, split_address
 from barnabas.model.errors import ErrorCode, InvalidFrame
@@ -340,18 +340,40 @@ class WireClient:
         return diagnosis.explain(where, split_address(where.split(",")[0].strip())[0], self._security, error)
 
     def _connection(self, node: Node | None, deadline: Deadline) -> BrokerConnection:
-        if node not in self._connections:
-            address = self._bootstrap_servers if node is None else node.address
-            plain, host = connect(address, min(deadline.left(), CONNECT_SECONDS))
+        key = self._key(node)
+        if key not in self._connections:
+            address = self._bootstrap_servers if key is None else key.address
+            self._connections[key] = self._open(address, deadline)
+        return self._connections[key]
+
+    def _open(self, addresses: str, deadline: Deadline) -> BrokerConnection:
+        """A connection to the first broker that answers; of several, one that hangs is not waited for until the end."""
+        failure: OSError | None = None
+        while True:
             try:
-                self._connections[node] = BrokerConnection(plain, host, self._security, deadline)
-            except BaseException as error:
-                plain.close()
-                if isinstance(error, RequestRefused) and (failure := self._explain(address, error)):
-                    raise failure from error
+                found = connect(addresses, min(deadline.left(), CONNECT_SECONDS))
+            except BrokerUnreachable:
+                if failure is not None:
+                    raise failure from None
                 raise
-        return self._connections[node]
+            limit = Deadline(min(deadline.left(), CONNECT_SECONDS)) if found.others else deadline
+            try:
+                return BrokerConnection(found.socket, found.host, self._security, limit)
+            except BaseException as error:
+                found.socket.close()
+                if isinstance(error, RequestRefused) and (explained := self._explain(addresses, error)):
+                    raise explained from error
+                if not isinstance(error, OSError):
+                    raise
+                failure = failure or error
+                if not found.others:
+                    raise failure from None
+            addresses = found.others
+
+    def _key(self, node: Node | None) -> Node | None:
+        """Of whom the connection is: the broker that was given alone is reached over the first one."""
+        return None if node is not None and node.address == self._bootstrap_servers else node
 
     def _forget(self, node: Node | None) -> None:
         with contextlib.suppress(KeyError):
-            self._connections.pop(node).close()
+            self._connections.pop(self._key(node)).close()

@@ -47,7 +47,7 @@ def check_login(bootstrap_servers: str, properties: Mapping[str, str], seconds: 
 
     A client of librdkafka would go on trying, and log each time. Mechanisms that only librdkafka has are left to it.
     """
-    plain, host = connect(bootstrap_servers, seconds)
+    plain, host, _ = connect(bootstrap_servers, seconds)
     with plain:
         try:
             security = from_properties(properties)
@@ -135,7 +135,7 @@ def find_out(address: str) -> ListenerProtocol | None:
     context.verify_mode = ssl.CERT_NONE
     for security in (Security(tls=context), Security()):
         try:
-            plain, host = connect(address, PROBE_SECONDS)
+            plain, host, _ = connect(address, PROBE_SECONDS)
             with plain:
                 connection = BrokerConnection(plain, host, security, Deadline(PROBE_SECONDS))
                 try:

@@ -201,3 +201,29 @@ class TestSasl:
     def test_properties_that_cannot_be_used_are_refused_before_connecting(self) -> None:
         with pytest.raises(InvalidClientConfig):
             WireClient("127.0.0.1:1", properties={"security.protocol": "sasl_ssl"})
+
+
+def test_of_several_addresses_one_that_hangs_does_not_keep_us_from_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was asked until the time was up: a stopped broker that is named first made a cluster unreachable."""
+    monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.2)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as mute,
+        ScriptedBroker({LIST_GROUPS: (0, 5)}, {LIST_GROUPS: listed}) as broker,
+        WireClient(f"127.0.0.1:{mute.getsockname()[1]},{broker.bootstrap}", timeout=20) as cluster,
+    ):
+        assert cluster.ask(ListGroupsRequest()).groups
+
+
+def test_if_none_of_several_answers_the_first_is_told_of() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        port = mute.getsockname()[1]
+        addresses = f"127.0.0.1:{port},127.0.0.1:{free_port()}"
+        with pytest.raises(BrokerSilent, match="gave no answer"):
+            WireClient(addresses, timeout=0.3)
+
+
+def test_the_only_broker_that_was_given_is_asked_over_one_connection() -> None:
+    with ScriptedBroker({LIST_GROUPS: (0, 5)}, {LIST_GROUPS: listed}) as broker, WireClient(broker.bootstrap) as wire:
+        wire.ask(ListGroupsRequest(), at=Node(1, "127.0.0.1", broker.port))
+        wire.ask(ListGroupsRequest(), at=Node(1, "127.0.0.1", broker.port))
+        assert len(broker._connections) == 1
