@@ -16,11 +16,10 @@ in a keystore work in `topics` only: the other areas refuse them (`clients/secur
 from __future__ import annotations
 
 from contextlib import ExitStack
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from barnabas.clients.admin.acls import Acls
     from barnabas.clients.admin.admin import Admin
@@ -39,7 +38,29 @@ if TYPE_CHECKING:
     from barnabas.clients.wire.connection import WireClient
     from barnabas.clients.wire.topic_list import ListedTopic
 
+T = TypeVar("T")
+
 DEFAULT_TIMEOUT: Final = 30.0
+
+
+class _opened_once(Generic[T]):  # noqa: N801 -- it is used as functools.cached_property is
+    """What functools.cached_property is, without its lock.
+
+    In Python 3.11 that is one for all instances, and held while a connection is opened: one broker that hangs then
+    keeps all threads of a program from reaching any other.
+    """
+
+    def __init__(self, open: Callable[[Any], T]) -> None:
+        self._open = open
+        self.__doc__ = open.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type | None = None) -> T:
+        found: T = self._open(instance)
+        vars(instance)[self._name] = found
+        return found
 
 
 class ClusterAdmin:
@@ -80,7 +101,7 @@ class ClusterAdmin:
             for topic in self.topics.topics()
         ]
 
-    @cached_property
+    @_opened_once
     def topics(self) -> Admin:
         """Topics: their partitions, their configs, the offsets of their records. Raises InvalidClientConfig."""
         from barnabas.clients.admin import admin
@@ -93,98 +114,98 @@ class ClusterAdmin:
         require_login(self._bootstrap_servers, self._properties)
         return opened
 
-    @cached_property
+    @_opened_once
     def groups(self) -> Groups:
         """Consumer groups: members, assignments, committed offsets."""
         from barnabas.clients.admin.groups import Groups
 
         return Groups(self.wire)
 
-    @cached_property
+    @_opened_once
     def share_groups(self) -> ShareGroups:
         """Share groups: members, and how far their partitions are."""
         from barnabas.clients.admin.share_groups import ShareGroups
 
         return ShareGroups(self.wire)
 
-    @cached_property
+    @_opened_once
     def transactions(self) -> Transactions:
         """Transactions: those that are open, and those that hang."""
         from barnabas.clients.admin.transactions import Transactions
 
         return Transactions(self.wire)
 
-    @cached_property
+    @_opened_once
     def configs(self) -> Configs:
         """Configs of topics, brokers, loggers, groups and client metrics, and where each value comes from."""
         from barnabas.clients.admin.configs import Configs
 
         return Configs(self.wire)
 
-    @cached_property
+    @_opened_once
     def replicas(self) -> Replicas:
         """Replicas: reassignments, and elections of leaders."""
         from barnabas.clients.admin.replicas import Replicas
 
         return Replicas(self.wire)
 
-    @cached_property
+    @_opened_once
     def offsets(self) -> LogOffsets:
         """Where partitions begin and end."""
         from barnabas.clients.admin.log_offsets import LogOffsets
 
         return LogOffsets(self.wire)
 
-    @cached_property
+    @_opened_once
     def brokers(self) -> Brokers:
         """Brokers: who is registered, and which APIs each serves."""
         from barnabas.clients.admin.brokers import Brokers
 
         return Brokers(self.wire)
 
-    @cached_property
+    @_opened_once
     def log_dirs(self) -> LogDirs:
         """Log directories of brokers."""
         from barnabas.clients.admin.log_dirs import LogDirs
 
         return LogDirs(self.wire)
 
-    @cached_property
+    @_opened_once
     def features(self) -> Features:
         """Features and their levels."""
         from barnabas.clients.admin.features import Features
 
         return Features(self.wire)
 
-    @cached_property
+    @_opened_once
     def acls(self) -> Acls:
         """Access control lists: who may do what."""
         from barnabas.clients.admin.acls import Acls
 
         return Acls(self.wire)
 
-    @cached_property
+    @_opened_once
     def quotas(self) -> Quotas:
         """Client quotas: how much users, client ids and addresses may use."""
         from barnabas.clients.admin.quotas import Quotas
 
         return Quotas(self.wire)
 
-    @cached_property
+    @_opened_once
     def users(self) -> Users:
         """Users that log in by SCRAM."""
         from barnabas.clients.admin.users import Users
 
         return Users(self.wire)
 
-    @cached_property
+    @_opened_once
     def delegation_tokens(self) -> IssuedTokens:
         """Delegation tokens: to log in as their owner for a while."""
         from barnabas.clients.admin.delegation_tokens import IssuedTokens
 
         return IssuedTokens(self.wire)
 
-    @cached_property
+    @_opened_once
     def wire(self) -> WireClient:
         """The connection of the other areas, for a request that no area has yet. Raises InvalidClientConfig."""
         from barnabas.clients.wire.connection import WireClient

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+import threading
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -68,3 +72,23 @@ def test_the_door_and_the_list_of_topics_import_neither_kio_nor_librdkafka() -> 
         "assert not {'kio', 'confluent_kafka'} & sys.modules.keys()\n"
     )
     subprocess.run([sys.executable, "-c", line], check=True)
+
+
+def test_one_that_waits_for_its_broker_keeps_no_other_waiting() -> None:
+    """functools.cached_property has one lock for all instances in Python 3.11, which was held meanwhile."""
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        slow = ClusterAdmin(f"127.0.0.1:{mute.getsockname()[1]}", timeout=20)
+
+        def wait() -> None:
+            with suppress(BrokerUnreachable):
+                _ = slow.brokers
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        connection, _ = mute.accept()  # from here on it waits
+        began = time.monotonic()
+        with ClusterAdmin(f"127.0.0.1:{free_port()}") as other, pytest.raises(BrokerUnreachable):
+            _ = other.brokers
+        assert time.monotonic() - began < 10
+        connection.close()
+        waiting.join()
