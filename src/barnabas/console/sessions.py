@@ -182,7 +182,7 @@ class Sessions:
         """Forget a session and its password."""
         session = self._by_token.pop(token, None) if token else None
         if session is not None:
-            session.connections.close()
+            session.observer.close()
             if session.token is not None:
                 session.token.forget()
 
@@ -190,7 +190,7 @@ class Sessions:
         """Forget all."""
         for token in list(self._by_token):
             self.end(token)
-        self.own.connections.close()
+        self.own.close()
 
     def _best_mechanism(self) -> str:
         offered = self._listener.mechanisms if self._listener is not None else MECHANISMS

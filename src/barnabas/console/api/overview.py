@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,15 +33,16 @@ async def overview(request: Request) -> object:
     session = session_of(request)
     observer, sampler = session.observer, request.app.state.sampler
     snapshot = await observer.snapshot()
-    groups = await observer.groups()
-    disks = await observer.disks()
+    groups, disks, moves, least_isr = await asyncio.gather(
+        observer.groups(), observer.disks(), observer.moves(), _least_isr(session, snapshot)
+    )
     observed = Observations(
         snapshot=snapshot,
         disks=disks,
         groups=groups,
-        least_isr=await _least_isr(session, snapshot),
+        least_isr=least_isr,
         growing=sampler.growing(),
-        moving=len(await observer.moves()),
+        moving=len(moves),
     )
     shown = [topic for topic in snapshot.topics.values() if not topic.internal]
     rates = observer.rates()

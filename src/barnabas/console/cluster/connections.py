@@ -18,7 +18,7 @@ from barnabas.clients.admin.cluster_admin import ClusterAdmin
 from barnabas.clients.errors import BrokerUnreachable, LoginFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 T = TypeVar("T")
 
@@ -32,9 +32,11 @@ class Connections:
     """A cluster, as one user sees it."""
 
     def __init__(self, bootstrap_servers: str, properties: Mapping[str, Any], timeout: float = TIMEOUT_SECONDS) -> None:
-        self._bootstrap_servers = bootstrap_servers
+        self._given = self._bootstrap_servers = bootstrap_servers
+        self._avoided: set[str] = set()
         self.properties = dict(properties)
-        self._timeout = timeout
+        self.timeout = timeout
+        """Seconds for each question."""
         self._idle: list[ClusterAdmin] = []
         self._lock = threading.Lock()
         self._closed = False
@@ -74,7 +76,7 @@ class Connections:
                 raise
             except BrokerUnreachable:  # it may have been the connection alone
                 pass
-        return self._ask(self._open(), question)
+        return self._ask(self.open(), question)
 
     @contextmanager
     def borrowed(self) -> Iterator[ClusterAdmin]:
@@ -101,18 +103,33 @@ class Connections:
                 return
         cluster.__exit__()
 
-    def _open(self) -> ClusterAdmin:
-        return ClusterAdmin(self._bootstrap_servers, self.properties, self._timeout)
+    def open(self, bootstrap_servers: str | None = None) -> ClusterAdmin:
+        """A connection to the cluster, or to one broker of it, that is the caller's; nothing is opened yet."""
+        return ClusterAdmin(bootstrap_servers or self._bootstrap_servers, self.properties, self.timeout)
+
+    def look_first_at(self, answering: Iterable[str], silent: Iterable[str]) -> None:
+        """Begin with brokers that answer from now on: the first address may be that of one that hangs."""
+        wanted = [*answering, *self._given.split(",")]
+        avoided = set(silent)
+        order = sorted(dict.fromkeys(each.strip() for each in wanted), key=lambda address: address in avoided)
+        self._bootstrap_servers = ",".join(order)
+        if avoided - self._avoided:  # a connection that is idle may be to one of these
+            self._close_idle()
+        self._avoided = avoided
 
     @contextmanager
     def _new(self) -> Iterator[ClusterAdmin]:
-        with self._open() as cluster:
+        with self.open() as cluster:
             yield cluster
 
     def close(self) -> None:
         """Close what is idle now, and what is in use when it comes back."""
         with self._lock:
             self._closed = True
+        self._close_idle()
+
+    def _close_idle(self) -> None:
+        with self._lock:
             idle, self._idle = self._idle, []
         for cluster in idle:
             cluster.__exit__()

@@ -7,11 +7,13 @@ people open a console for.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from barnabas.clients.errors import BrokerUnreachable, RequestRefused
 from barnabas.clients.wire.connection import Node
+from barnabas.model.base_error import BarnabasError
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition, uuid_to_text
 from barnabas.protocol.list_offsets import EARLIEST, LATEST
@@ -19,8 +21,15 @@ from barnabas.protocol.list_offsets import EARLIEST, LATEST
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from barnabas.clients.admin.brokers import RegisteredBroker
     from barnabas.clients.admin.cluster_admin import ClusterAdmin
     from barnabas.clients.admin.log_dirs import LogDir
+
+DESCRIBE_CLUSTER: Final = 60
+FENCED_VERSION: Final = 2
+"""From which on DescribeCluster tells of brokers that are down."""
+
+Offsets: TypeAlias = dict[TopicPartition, int]
 
 
 class BrokerSnapshot(NamedTuple):
@@ -36,6 +45,9 @@ class BrokerSnapshot(NamedTuple):
     def node(self) -> Node:
         """Where it is asked."""
         return Node(self.id, self.host, self.port)
+
+
+Brokers: TypeAlias = dict[int, BrokerSnapshot]
 
 
 class PartitionSnapshot(NamedTuple):
@@ -84,37 +96,94 @@ class Disks:
     """The size of a partition's largest replica."""
 
 
-def take_snapshot(cluster: ClusterAdmin) -> ClusterSnapshot:
-    """Ask for everything; raises BrokerUnreachable if no broker answers, RequestRefused if none lets us in."""
-    described = cluster.brokers.describe(include_fenced=cluster.wire.highest_version(60) >= 2)
-    brokers = {
-        each.id: BrokerSnapshot(each.id, each.host, each.port, each.rack, not each.fenced) for each in described.brokers
-    }
-    cluster.wire.remember(broker.node for broker in brokers.values() if broker.up)
-    topics = _topics(cluster)
+class Topology(NamedTuple):
+    """What any broker tells of a cluster."""
+
+    at: float
+    cluster_id: str
+    controller: int | None
+    brokers: Brokers
+    """Those that are up."""
+    topics: Mapping[str, TopicSnapshot]
+
+    @property
+    def led(self) -> dict[Node, list[TopicPartition]]:
+        """Partitions by the broker that leads them."""
+        found: dict[Node, list[TopicPartition]] = {}
+        for topic in self.topics.values():
+            for partition in topic.partitions:
+                if partition.leader is not None and partition.leader in self.brokers:
+                    node = self.brokers[partition.leader].node
+                    found.setdefault(node, []).append(TopicPartition(topic.name, partition.number))
+        return found
+
+
+def describe_topology(cluster: ClusterAdmin) -> Topology:
+    """Ask any broker; raises BrokerUnreachable if none answers, RequestRefused if none lets us in."""
+    described = cluster.brokers.describe()
+    brokers = {each.id: _broker(each) for each in described.brokers}
+    return Topology(time.time(), described.cluster_id, described.controller_id, brokers, _topics(cluster))
+
+
+def describe_registered(cluster: ClusterAdmin) -> Brokers:
+    """All brokers, with those that are down: a broker has to ask the metadata store, which may take long."""
+    if cluster.wire.highest_version(DESCRIBE_CLUSTER) < FENCED_VERSION:
+        return {}
+    return {each.id: _broker(each) for each in cluster.brokers.describe(include_fenced=True).brokers}
+
+
+def _broker(found: RegisteredBroker) -> BrokerSnapshot:
+    return BrokerSnapshot(found.id, found.host, found.port, found.rack, not found.fenced)
+
+
+def end_questions(topology: Topology) -> dict[Node, Callable[[ClusterAdmin], Offsets]]:
+    """To each leader: where its logs end."""
+    return {node: _offsets_question(node, places, LATEST) for node, places in topology.led.items()}
+
+
+def join_ends(
+    topology: Topology, registered: Brokers, answers: Mapping[Node, Offsets | BarnabasError]
+) -> ClusterSnapshot:
+    """The cluster, with what its leaders answered; of brokers that are registered, the others are down."""
+    down = {number: each._replace(up=False) for number, each in registered.items()}
+    ends: Offsets = {}
     silent: dict[int, str] = {}
-    ends = _offsets(cluster, topics, brokers, LATEST, silent)
+    for node, answer in answers.items():
+        if isinstance(answer, BrokerUnreachable):
+            silent[node.id] = str(answer)
+        elif not isinstance(answer, BarnabasError):
+            ends |= answer
     return ClusterSnapshot(
         at=time.time(),
-        cluster_id=described.cluster_id,
-        controller=described.controller_id,
-        brokers=brokers,
-        topics=topics,
+        cluster_id=topology.cluster_id,
+        controller=topology.controller,
+        brokers=dict(sorted((down | topology.brokers).items())),
+        topics=topology.topics,
         ends=ends,
         silent=silent,
     )
 
 
-def describe_disks(cluster: ClusterAdmin, snapshot: ClusterSnapshot) -> Disks:
-    """The log directories of all brokers, and where logs begin."""
-    directories: dict[int, list[LogDir]] = {}
-    for broker in snapshot.brokers.values():
-        if broker.up and broker.id not in snapshot.silent:
-            found = _or_nothing(lambda node=broker.node: cluster.log_dirs.describe(node))  # type: ignore[misc]
-            if found is not None:
-                directories[broker.id] = found
-    starts = _offsets(cluster, snapshot.topics, snapshot.brokers, EARLIEST, dict(snapshot.silent))
-    sizes: dict[TopicPartition, int] = {}
+class DiskAnswer(NamedTuple):
+    """What one broker tells of its disks; no directories if it does not let us see them."""
+
+    directories: list[LogDir] | None
+    starts: Mapping[TopicPartition, int]
+
+
+def disk_questions(snapshot: ClusterSnapshot) -> dict[Node, Callable[[ClusterAdmin], DiskAnswer]]:
+    """To each broker that is up: its log directories, and where the logs begin that it leads."""
+    up = {number: broker for number, broker in snapshot.brokers.items() if broker.up}
+    led = Topology(snapshot.at, snapshot.cluster_id, snapshot.controller, up, snapshot.topics).led
+    return {each.node: _disk_question(each.node, led.get(each.node, [])) for each in up.values()}
+
+
+def join_disks(answers: Mapping[Node, DiskAnswer | BarnabasError]) -> Disks:
+    """The disks of all brokers that answered."""
+    told = {node.id: each for node, each in answers.items() if isinstance(each, DiskAnswer)}
+    directories = {broker: each.directories for broker, each in told.items() if each.directories is not None}
+    starts = {place: offset for each in told.values() for place, offset in each.starts.items()}
+    sizes: Offsets = {}
     for several in directories.values():
         for directory in several:
             for replica in directory.replicas:
@@ -123,11 +192,27 @@ def describe_disks(cluster: ClusterAdmin, snapshot: ClusterSnapshot) -> Disks:
     return Disks(time.time(), directories, starts, sizes)
 
 
-def _or_nothing(ask: Callable[[], list[LogDir]]) -> list[LogDir] | None:
-    try:
-        return ask()
-    except (BrokerUnreachable, RequestRefused):
-        return None
+def _offsets_question(node: Node, places: list[TopicPartition], timestamp: int) -> Callable[[ClusterAdmin], Offsets]:
+    def ask(cluster: ClusterAdmin) -> Offsets:
+        if not places:
+            return {}
+        answers = cluster.offsets.ask_leader(node, places, timestamp)
+        return {place: offset for place, code, offset in answers if code == ErrorCode.none}
+
+    return ask
+
+
+def _disk_question(node: Node, places: list[TopicPartition]) -> Callable[[ClusterAdmin], DiskAnswer]:
+    def ask(cluster: ClusterAdmin) -> DiskAnswer:
+        directories: list[LogDir] | None = None
+        with suppress(RequestRefused):
+            directories = cluster.log_dirs.describe(node)
+        starts: Offsets = {}
+        with suppress(RequestRefused):
+            starts = _offsets_question(node, places, EARLIEST)(cluster)
+        return DiskAnswer(directories, starts)
+
+    return ask
 
 
 def _topics(cluster: ClusterAdmin) -> dict[str, TopicSnapshot]:
@@ -153,30 +238,3 @@ def _partition(found: Any) -> PartitionSnapshot:
     return PartitionSnapshot(
         found.partition_index, leader, found.leader_epoch, tuple(found.replica_nodes), tuple(found.isr_nodes)
     )
-
-
-def _offsets(
-    cluster: ClusterAdmin,
-    topics: Mapping[str, TopicSnapshot],
-    brokers: Mapping[int, BrokerSnapshot],
-    timestamp: int,
-    silent: dict[int, str],
-) -> dict[TopicPartition, int]:
-    """An offset of each partition that has a leader; brokers that do not answer are added to `silent`."""
-    led: dict[int, list[TopicPartition]] = {}
-    for topic in topics.values():
-        for partition in topic.partitions:
-            if partition.leader in brokers and partition.leader is not None:
-                led.setdefault(partition.leader, []).append(TopicPartition(topic.name, partition.number))
-    found: dict[TopicPartition, int] = {}
-    for leader, partitions in led.items():
-        if leader in silent:
-            continue
-        try:
-            answers = cluster.offsets.ask_leader(brokers[leader].node, partitions, timestamp)
-            found |= {place: offset for place, code, offset in answers if code == ErrorCode.none}
-        except BrokerUnreachable as error:
-            silent[leader] = str(error)
-        except RequestRefused:
-            continue
-    return found
