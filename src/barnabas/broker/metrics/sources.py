@@ -44,7 +44,7 @@ def make_scraper(
             "partitions": PartitionSeries(
                 broker.broker_id, broker.replicas, broker.metadata, broker.executor, most_partitions
             ),
-            "groups": GroupSeries(broker, most_groups),
+            "groups": GroupSeries(broker, most_groups, number("metrics.max.group.offsets")),
             "coordinators": CoordinatorSeries(broker, most_groups),
             "requests": RequestSeries(assembly.request_times),
             "process": ProcessSeries(loop),

@@ -5,7 +5,9 @@ knows the committed offsets; where partitions end is known here for those that t
 asked for the others. A leader that does not answer in time is taken to be where it was last; without that, the lag of
 its partitions is left out. No lag is negative: a commit may be ahead of the end that was asked for before it.
 
-Groups without members are kept, as long as they have offsets: theirs are the lags that nobody watches.
+Groups without members are kept, as long as they have offsets: theirs are the lags that nobody watches. A group can
+commit an offset for every partition of the cluster, so there is a limit on offsets, too: groups for whose offsets there
+is no room have none on the page, and what is left out is counted.
 """
 
 from __future__ import annotations
@@ -31,51 +33,67 @@ if TYPE_CHECKING:
     from barnabas.broker.context import BrokerContext
     from barnabas.broker.metrics.scrape import Pace
     from barnabas.machines.groups.table import Group
+    from barnabas.protocol.coordinator_records import OffsetCommitValue
 
 ASK_SECONDS: Final = 2.0
 """How long the other leaders have to say where their partitions end."""
-ASKED_AT_ONCE: Final = 2000
+ASKED_AT_ONCE: Final = 500
 """Partitions of one request to a leader."""
 BEAN: Final = "kafka_coordinator_group_groupmetadatamanager_"
 METRICS: Final = "kafka_server_group_coordinator_metrics_"
 
-Committed = dict[str, dict[TopicPartition, int]]
-"""Committed offsets, by group."""
+Committed = dict[str, list[tuple[TopicPartition, int]]]
+"""Committed offsets, by group; those of a topic follow each other."""
 
 
 class GroupSeries:
     """Series by group."""
 
-    def __init__(self, broker: BrokerContext, most: int) -> None:
+    def __init__(self, broker: BrokerContext, most: int, most_offsets: int) -> None:
         self._broker = broker
         self._most = most
         """Groups that have series of their own."""
+        self._most_offsets = most_offsets
+        """Offsets that have."""
         self._last_ends: dict[TopicPartition, int] = {}
 
     async def collect(self, pace: Pace) -> Sequence[Family]:
         """The groups as they are now."""
         groups: list[Group] = []
         committed: Committed = {}
-        offsets = 0
+        offsets = shown = 0
         for _, machine in self._broker.groups.runtime.machines():
             groups += machine.table.groups.values()
             for group_id, topics in list(machine.committed_offsets.items()):
-                offsets += sum(len(partitions) for partitions in topics.values())
-                if len(committed) < self._most:
-                    committed[group_id] = {
-                        TopicPartition(topic, index): value.offset
-                        for topic, partitions in topics.items()
-                        for index, value in partitions.items()
-                    }
+                count = sum(map(len, topics.values()))
+                offsets += count
+                if len(committed) < self._most and shown + count <= self._most_offsets:
+                    shown += count
+                    committed[group_id] = await _copied(topics, pace)
                 if pace.is_over:
                     await pace.rest()
-        ends = await self._ends({tp for offsets in committed.values() for tp in offsets}, pace)
-        return *await self._members(groups, pace), *await _offsets(committed, ends, pace), _number_of_offsets(offsets)
+        ends = await self._ends(committed, pace)
+        omitted = gauge(
+            "barnabas_metrics_omitted_group_offsets",
+            "Offsets of groups without series, because there are more than metrics.max.group.offsets.",
+            offsets - shown,
+        )
+        return (
+            *await self._members(groups, pace),
+            *await _offsets(committed, ends, pace),
+            _number_of_offsets(offsets),
+            omitted,
+        )
 
     # Ends of partitions
 
-    async def _ends(self, wanted: set[TopicPartition], pace: Pace) -> Mapping[TopicPartition, int]:
+    async def _ends(self, committed: Committed, pace: Pace) -> Mapping[TopicPartition, int]:
         """Where partitions end, of those that there are."""
+        wanted = set[TopicPartition]()
+        for offsets in committed.values():
+            wanted.update(tp for tp, _ in offsets)
+            if pace.is_over:
+                await pace.rest()
         broker, image = self._broker, self._broker.metadata.image
         ends: dict[TopicPartition, int] = {}
         by_leader: dict[int, list[TopicPartition]] = {}
@@ -88,19 +106,20 @@ class GroupSeries:
                 broker.broker_id,
             ):
                 by_leader.setdefault(partition.leader, []).append(tp)
+            if pace.is_over:
+                await pace.rest()
         requests = [
             (leader, partitions[start : start + ASKED_AT_ONCE])
             for leader, partitions in by_leader.items()
             for start in range(0, len(partitions), ASKED_AT_ONCE)
         ]
         if requests:
-            await self._ask(requests, ends)
-            pace.resume()
+            await self._ask(requests, ends, pace)
         self._last_ends = ends
         return ends
 
     async def _ask(
-        self, requests: Sequence[tuple[int, Sequence[TopicPartition]]], ends: dict[TopicPartition, int]
+        self, requests: Sequence[tuple[int, Sequence[TopicPartition]]], ends: dict[TopicPartition, int], pace: Pace
     ) -> None:
         answers = await asyncio.gather(
             *(
@@ -109,6 +128,7 @@ class GroupSeries:
             ),
             return_exceptions=True,
         )
+        pace.resume()
         for (_, partitions), answer in zip(requests, answers, strict=True):
             for tp in partitions:
                 found = None if isinstance(answer, BaseException) else answer.get(tp)
@@ -116,6 +136,8 @@ class GroupSeries:
                     ends[tp] = found
                 elif tp in self._last_ends:
                     ends[tp] = self._last_ends[tp]
+            if pace.is_over:
+                await pace.rest()
 
     # Members
 
@@ -142,6 +164,19 @@ class GroupSeries:
             max(len(groups) - self._most, 0),
         )
         return members, shares, states, omitted, *_counts(counted)
+
+
+async def _copied(
+    topics: Mapping[str, Mapping[int, OffsetCommitValue]], pace: Pace
+) -> list[tuple[TopicPartition, int]]:
+    """The offsets of a group, which may commit others meanwhile."""
+    found = []
+    for topic, partitions in list(topics.items()):
+        for index, value in list(partitions.items()):
+            found.append((TopicPartition(topic, index), value.offset))
+            if pace.is_over:
+                await pace.rest()
+    return found
 
 
 def _kind(group: Group) -> tuple[str, str, int]:
@@ -188,7 +223,7 @@ async def _offsets(committed: Committed, ends: Mapping[TopicPartition, int], pac
     for group_id, partitions in committed.items():
         group = escape(group_id)
         sums: dict[str, list[int]] = {}
-        for (topic, index), at in partitions.items():
+        for (topic, index), at in partitions:
             labels = f'{{consumergroup="{group}",topic="{escape(topic)}",partition="{index}"}} '
             offset.lines.append(f"kafka_consumergroup_current_offset{labels}{at}\n")
             of_topic = sums.setdefault(topic, [0, 0])

@@ -138,6 +138,16 @@ OWN: Final = (
         "loopback alone. If unset, it does not.",
     ),
     Key(
+        "metrics.max.group.offsets",
+        INT,
+        50_000,
+        Range(0),
+        LOW,
+        READ_ONLY,
+        Support.OWN,
+        "How many committed offsets have metrics of their own, each a partition of a group.",
+    ),
+    Key(
         "metrics.max.groups",
         INT,
         2_000,
