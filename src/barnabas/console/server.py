@@ -43,7 +43,6 @@ from barnabas.console.sampler import Sampler
 from barnabas.console.sessions import Sessions
 from barnabas.console.telemetry import receiver
 from barnabas.console.telemetry.clients import PushingClients
-from barnabas.model.remedies import Remedy, RemedyKind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -57,10 +56,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STATIC: Final = Path(__file__).parent / "static"
-NO_USER: Final = (
-    "The cluster asks for a login, and the console has no user of its own, in whose name it could look at the cluster."
-)
-"""Why there is no history."""
 BACKLOG: Final = 128
 CLOSE_SECONDS: Final = 2
 """How long a stop waits for answers that are under way; streams of records have no end of their own."""
@@ -75,10 +70,9 @@ def build_app(settings: ConsoleSettings) -> ASGIApp:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with anyio.create_task_group() as tasks:
-            if settings.has_own_user:
+            sampler.failure = settings.own_login_failure
+            if sampler.failure is None:
                 tasks.start_soon(sampler.run)
-            else:
-                sampler.failure = settings.with_remedy(NO_USER, Remedy(RemedyKind.GIVE_CONSOLE_USER))
             yield
             tasks.cancel_scope.cancel()
         sessions.close()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from barnabas.clients.errors import InvalidClientConfig
+from barnabas.clients.java_properties import from_java
 from barnabas.clients.scraping import MetricsAccess
+from barnabas.model.remedies import Remedy, RemedyKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -14,10 +17,25 @@ if TYPE_CHECKING:
 
     from barnabas.console.messages.masking import MaskRule
     from barnabas.console.oidc import OidcSettings
-    from barnabas.model.remedies import Remedy
 
     WithRemedy = Callable[[str, Remedy], str]
     """Puts behind what happened what to do about it."""
+
+OWN_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+CERTIFICATES: Final = (
+    "ssl.certificate.location",
+    "ssl.certificate.pem",
+    "ssl.keystore.location",
+    "ssl.keystore.certificate.chain",
+)
+"""Properties that name a certificate of the client's own, in librdkafka's words and Java's."""
+NO_USER: Final = (
+    "The cluster asks for a login, and the console has no user of its own, in whose name it could look at the cluster."
+)
+OTHER_LOGIN: Final = (
+    "The cluster asks for a login. The console itself can log in with a name and a password (SCRAM, PLAIN), and its "
+    "settings have"
+)
 
 
 def is_loopback(host: str) -> bool:
@@ -81,10 +99,26 @@ class ConsoleSettings:
         return self.certificate is not None
 
     @property
-    def has_own_user(self) -> bool:
-        """Whether the console itself gets in: it has a user, or needs none as far as its properties say."""
+    def own_login_failure(self) -> str | None:
+        """Why the console itself does not get in; None if it does, or needs no login, as far as its properties say."""
+        try:
+            properties = from_java(self.properties)
+        except InvalidClientConfig as error:
+            return f"The console's client settings cannot be used: {error}"
+        if not properties.get("security.protocol", "").upper().startswith("SASL"):
+            return None
+        mechanism = properties.get("sasl.mechanism", properties.get("sasl.mechanisms", ""))
+        if mechanism and mechanism.upper() not in OWN_MECHANISMS:
+            return f"{OTHER_LOGIN} sasl.mechanism {mechanism}."
+        if "sasl.username" in properties:
+            return None
+        return self.with_remedy(NO_USER, Remedy(RemedyKind.GIVE_CONSOLE_USER))
+
+    @property
+    def shows_own_certificate(self) -> bool:
+        """Whether brokers know the console by a certificate: nobody logs in then, and whoever comes acts with it."""
         asks = self.properties.get("security.protocol", "").upper().startswith("SASL")
-        return not asks or "sasl.username" in self.properties or "sasl.jaas.config" in self.properties
+        return not asks and any(name in self.properties for name in CERTIFICATES)
 
     @property
     def scheme(self) -> str:

@@ -68,6 +68,50 @@ def test_passwords_and_tokens_do_not_cross_a_network_as_they_are() -> None:
         settings_of("--oidc-issuer", "https://login.example.com")
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["ssl.certificate.location", "ssl.certificate.pem", "ssl.keystore.location", "ssl.keystore.certificate.chain"],
+)
+def test_a_certificate_is_not_lent_to_everybody_who_reaches_the_console(tmp_path: Path, name: str) -> None:
+    """Brokers that ask for a certificate ask for no login: everybody elsewhere read all records in its name."""
+    (file := tmp_path / "console.properties").write_text(f"security.protocol=SSL\n{name}=x\n")
+    inside, outside = (
+        settings_of("--command-config", str(file), "--listen", where) for where in ("localhost:1", "0.0.0.0:1")
+    )
+    console._refuse_open_certificate(inside, anonymous=False)
+    console._refuse_open_certificate(outside, anonymous=True)
+    with pytest.raises(Failed, match="Nobody logs in"):
+        console._refuse_open_certificate(outside, anonymous=False)
+    file.write_text(f"security.protocol=SASL_SSL\n{name}=x\n")
+    console._refuse_open_certificate(
+        settings_of("--command-config", str(file), "--listen", "0.0.0.0:1"), anonymous=False
+    )
+    console._refuse_open_certificate(settings_of("--listen", "0.0.0.0:1"), anonymous=False)
+
+
+@pytest.mark.parametrize(
+    ("lines", "failure"),
+    [
+        ("security.protocol=SSL", None),
+        ("security.protocol=SASL_SSL", "names no user"),
+        ("security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.username=x\nsasl.password=y", None),
+        (
+            "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config="
+            "org.apache.kafka.common.security.scram.ScramLoginModule required username=x password=y;",
+            None,
+        ),
+        ("security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\nsasl.oauthbearer.method=oidc", "OAUTHBEARER"),
+        ("security.protocol=SASL_SSL\nsasl.mechanism=GSSAPI", "GSSAPI"),
+        ("security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config=nonsense", "cannot be used"),
+    ],
+)
+def test_the_console_says_why_it_does_not_get_in_itself(tmp_path: Path, lines: str, failure: str | None) -> None:
+    """It said of every login that is none by name and password that there is no user."""
+    (file := tmp_path / "console.properties").write_text(f"{lines}\n")
+    found = settings_of("--command-config", str(file)).own_login_failure
+    assert found is None if failure is None else failure in str(found)
+
+
 def test_metrics_of_clients_are_taken_on_request_and_with_a_token_where_one_is_given(tmp_path: Path) -> None:
     token, empty = tmp_path / "token", tmp_path / "empty"
     token.write_text("secret\n")

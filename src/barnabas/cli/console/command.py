@@ -41,6 +41,7 @@ class Options(ConnectionOptions):
     tls_certificate: Path | None
     tls_key: Path | None
     behind_proxy: bool
+    anonymous: bool
     data: Path | None
     masks: tuple[str, ...]
     schemas: Path | None
@@ -118,6 +119,11 @@ class Options(ConnectionOptions):
     "--behind-proxy",
     is_flag=True,
     help="Allow logins over HTTP on any address: a proxy in front of the console encrypts.",
+)
+@option(
+    "--anonymous",
+    is_flag=True,
+    help="Outside loopback, let everybody look at the cluster in the name of the certificate in --command-config.",
 )
 @option(
     "--data",
@@ -235,6 +241,7 @@ def command(options: Options) -> None:
     if not settings.read_only and not _is_local(settings):
         click.echo("Anybody who reaches this address can change the cluster as far as it lets them.", err=True)
     _refuse_plain_logins(settings, behind_proxy=options.behind_proxy)
+    _refuse_open_certificate(settings, anonymous=options.anonymous)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     mode = "read-only" if settings.read_only else "with changes allowed"
     click.echo(
@@ -346,6 +353,16 @@ def _refuse_plain_logins(settings: ConsoleSettings, *, behind_proxy: bool) -> No
         raise Failed(
             "People would send their passwords unencrypted: give --tls-certificate and --tls-key, or --behind-proxy "
             "if a proxy in front of the console encrypts."
+        )
+
+
+def _refuse_open_certificate(settings: ConsoleSettings, *, anonymous: bool) -> None:
+    """Where brokers ask for a certificate, they ask for no login: all who came would see what the console may see."""
+    if settings.shows_own_certificate and not (anonymous or _is_local(settings)):
+        raise Failed(
+            "Nobody logs in to this console, since the file of --command-config names a certificate and no login: "
+            "everybody who reaches it would see the cluster as the console may. Let it reach brokers by a listener "
+            "that asks for a login (security.protocol=SASL_SSL), or give --anonymous if that is meant."
         )
 
 
