@@ -15,7 +15,7 @@ from barnabas.model.errors import ErrorCode
 from barnabas.protocol.apis import ConfigSource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from barnabas.clients.wire.connection import Node, WireClient
 
@@ -116,18 +116,24 @@ class Configs:
         _check(answer.error_code, None)
         return [one.resource_name for one in answer.config_resources if one.resource_type == kind.number]
 
-    def describe(self, kind: EntityType, names: Iterable[str]) -> dict[str, list[Setting]]:
-        """The settings of the named entities, each list by name."""
+    def describe(
+        self, kind: EntityType, names: Iterable[str], *, only: Collection[str] | None = None
+    ) -> dict[str, list[Setting]]:
+        """The settings of the named entities, each list by name; or `only` some of them, without what was stated."""
         from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 
         found: dict[str, list[Setting]] = {}
         for node, some in self._by_node(kind, names):
             request = DescribeConfigsRequest(
                 resources=tuple(
-                    DescribeConfigsResource(resource_type=i8(kind.number), resource_name=name, configuration_keys=None)
+                    DescribeConfigsResource(
+                        resource_type=i8(kind.number),
+                        resource_name=name,
+                        configuration_keys=None if only is None else tuple(only),
+                    )
                     for name in some
                 ),
-                include_synonyms=True,
+                include_synonyms=only is None,
             )
             for result in self._wire.ask(request, at=node).results:
                 _check(result.error_code, result.error_message)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from barnabas.clients.errors import BrokerUnreachable, LoginFailed, RequestRefused
 from barnabas.console.cluster.group_lags import GroupStates, describe_groups
 from barnabas.console.cluster.lines import PATIENCE_SECONDS, BrokerLines
+from barnabas.console.cluster.retention import describe_retention
 from barnabas.console.cluster.snapshot import (
     Brokers,
     DiskAnswer,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from barnabas.clients.admin.replicas import Reassignment
     from barnabas.console.cluster.connections import Connections
+    from barnabas.console.cluster.retention import RetentionSettings
     from barnabas.console.cluster.snapshot import ClusterSnapshot, Disks
     from barnabas.model.ids import TopicPartition
 
@@ -41,6 +43,7 @@ T = TypeVar("T")
 SNAPSHOT_SECONDS: Final = 1.0
 GROUPS_SECONDS: Final = 1.5
 DISKS_SECONDS: Final = 8.0
+RETENTION_SECONDS: Final = 9.0
 """How old an answer may be that a page gets."""
 SHARE_OF_TIME: Final = 2
 """A snapshot is kept for this many times as long as it took: a large cluster is not asked without end."""
@@ -116,6 +119,7 @@ class Observer:
         self._snapshots = CachedAnswer(self._take, SNAPSHOT_SECONDS)
         self._groups = CachedAnswer(self._look_at_groups, GROUPS_SECONDS, PATIENCE_SECONDS)
         self._disks = CachedAnswer(self._look_at_disks, DISKS_SECONDS, PATIENCE_SECONDS)
+        self._retention = CachedAnswer(self._look_at_retention, RETENTION_SECONDS)
         self._moves = CachedAnswer(self._look_at_moves, GROUPS_SECONDS, PATIENCE_SECONDS)
 
     async def snapshot(self, *, fresh: bool = False) -> ClusterSnapshot:
@@ -137,6 +141,12 @@ class Observer:
     async def moves(self, *, fresh: bool = False) -> dict[TopicPartition, Reassignment]:
         """Reassignments that are under way; none where the user may not see them."""
         return await self._moves.get(fresh=fresh)
+
+    async def retention(self) -> RetentionSettings:
+        """What topics have set about retention; of a topic that is new, asked for now."""
+        snapshot, known = await self.snapshot(), self._retention.newest
+        is_new = known is not None and not snapshot.topics.keys() <= known.keys()
+        return await self._retention.get(fresh=is_new)
 
     def rates(self) -> dict[TopicPartition, float]:
         """Records a second by partition, between the last two snapshots."""
@@ -206,6 +216,10 @@ class Observer:
     async def _look_at_disks(self) -> Disks:
         snapshot = await self.snapshot()
         return join_disks(await self._disk_lines.ask(disk_questions(snapshot)))
+
+    async def _look_at_retention(self) -> RetentionSettings:
+        topics = list((await self.snapshot()).topics)
+        return await self.connections.ask(lambda cluster: describe_retention(cluster, topics))
 
     async def _look_at_moves(self) -> dict[TopicPartition, Reassignment]:
         try:
