@@ -6,6 +6,7 @@ Only a few series are read, so the text is gone over line by line; what else is 
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from http import HTTPStatus
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 
 LISTENER_KEY: Final = "metrics.listener"
 PROTOCOL_KEY: Final = "metrics.security.protocol"
-TIMEOUT_SECONDS: Final = 2.0
+SCRAPE_SECONDS: Final = 8.0
+"""How long a page may take: a broker makes it whole before it sends the first byte, and rests while it does."""
 LOOK_AGAIN_SECONDS: Final = 300.0
 """How often brokers are asked where their metrics are."""
 _FIGURE: Final = r"([-+]?[0-9]{1,30}(?:\.[0-9]{1,30})?(?:[eE][-+]?[0-9]{1,2})?)(?!\S)"
@@ -119,9 +121,10 @@ class TrafficReader:
         now: dict[str, Totals] = {}
         self.failure = None
         cleaners: dict[str, dict[str, float]] = {}
-        for address in self._given or await self._addresses(snapshot):
-            text = await anyio.to_thread.run_sync(self._fetch, address)
-            totals = None if text is None else read_totals(text, time.monotonic())
+        addresses = self._given or await self._addresses(snapshot)
+        for address, page in zip(addresses, await asyncio.gather(*map(self._read, addresses)), strict=True):
+            at, text = page
+            totals = None if text is None else read_totals(text, at)
             if totals is not None:
                 now[address] = totals
             if text is not None and (cleaner := read_cleaner(text)):
@@ -136,15 +139,28 @@ class TrafficReader:
             round(sum(_rate(old.bytes_out, new.bytes_out, new.at - old.at) for old, new in pairs), 1),
         )
 
-    def _fetch(self, address: str) -> str | None:
+    async def _read(self, address: str) -> tuple[float, str | None]:
+        """The page of a broker and when it came; all are read at the same time."""
+        text: str | None = None
         try:
-            return self._access.get(address, TIMEOUT_SECONDS).decode(errors="replace")
+            with anyio.fail_after(SCRAPE_SECONDS):
+                text = await anyio.to_thread.run_sync(self._fetch, address, abandon_on_cancel=True)
+        except TimeoutError:
+            self.failure = f"{address} did not answer within {SCRAPE_SECONDS:g} s."
+        return time.monotonic(), text
+
+    def _fetch(self, address: str) -> str | None:
+        """The page; raises TimeoutError."""
+        try:
+            return self._access.get(address, SCRAPE_SECONDS).decode(errors="replace")
         except HTTPError as error:
             if error.code == HTTPStatus.UNAUTHORIZED:
                 remedy = Remedy(RemedyKind.GIVE_METRICS_TOKEN)
                 self.failure = self._with_remedy(f"{address} asks for a token.", remedy)
         except (OSError, ValueError) as error:  # a broker that is down is shown elsewhere
             reason = getattr(error, "reason", error)
+            if isinstance(reason, TimeoutError):
+                raise reason from error
             if isinstance(reason, SSLCertVerificationError):
                 remedy = Remedy(RemedyKind.TRUST_METRICS_CERTIFICATE)
                 self.failure = self._with_remedy(f"{address}: {reason.verify_message}.", remedy)
@@ -152,8 +168,11 @@ class TrafficReader:
 
     async def _addresses(self, snapshot: ClusterSnapshot) -> tuple[str, ...]:
         if self._looked is None or time.monotonic() - self._looked > LOOK_AGAIN_SECONDS:
-            self._looked = time.monotonic()
-            up = {str(broker.id): broker.host for broker in snapshot.brokers.values() if broker.up}
+            told = [broker for broker in snapshot.brokers.values() if broker.up and broker.id not in snapshot.silent]
+            self._looked = (
+                None if snapshot.silent else time.monotonic()
+            )  # one that is silent now may tell the next time
+            up = {str(broker.id): broker.host for broker in told}
             self._found = await self._observer.connections.ask(
                 lambda cluster: _find_addresses(up, cluster.configs.describe)
             )
