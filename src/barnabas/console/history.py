@@ -30,7 +30,9 @@ REPEAT_SECONDS: Final = 300
 """How often a value is stored that has not changed."""
 GAP_SECONDS: Final = REPEAT_SECONDS + 60
 MOST_SERIES: Final = 5_000
-"""Beyond these, new series are not stored: the file stays below some hundred megabytes."""
+"""Beyond these, new series of topics and groups are not stored: the file stays below some hundred megabytes."""
+MOST_RESTING: Final = MOST_SERIES // 2
+"""Beyond these, topics and groups at which nothing has happened get no series: those at work need the places."""
 PRUNE_SECONDS: Final = 600
 FORMAT: Final = 1
 _SCHEMA: Final = """
@@ -103,7 +105,7 @@ class History:
             last = self._last.get(name)
             if last is not None and last.value == value and at - last.at < REPEAT_SECONDS:
                 continue
-            number = self._number(connection, name)
+            number = self._number(connection, name, value)
             if number is not None:
                 rows.append((number, round(at), value))
                 self._last[name] = Point(at, value)
@@ -124,9 +126,10 @@ class History:
         rows = connection.execute(query, (name, round(since) - GAP_SECONDS, round(until))).fetchall()
         return thinned([Point(at, value) for at, value in rows], since, until, most)
 
-    def _number(self, connection: sqlite3.Connection, name: str) -> int | None:
+    def _number(self, connection: sqlite3.Connection, name: str, value: float) -> int | None:
+        """The number of a series; totals of the cluster have one in any case."""
         if name not in self._ids:
-            if len(self._ids) >= MOST_SERIES:
+            if ":" in name and len(self._ids) >= (MOST_SERIES if value else MOST_RESTING):
                 return None
             with connection:
                 connection.execute("INSERT OR IGNORE INTO series (name) VALUES (?)", (name,))
@@ -136,6 +139,12 @@ class History:
     def _prune(self, connection: sqlite3.Connection, at: float) -> None:
         with connection:
             connection.execute("DELETE FROM points WHERE at < ?", (at - KEPT_SECONDS,))
+            if len(self._ids) > MOST_RESTING:
+                connection.execute(
+                    "DELETE FROM points WHERE series IN "
+                    "(SELECT series FROM points JOIN series ON id = series WHERE name LIKE '%:%' "
+                    "GROUP BY series HAVING MAX(ABS(value)) = 0)"
+                )
             connection.execute("DELETE FROM series WHERE id NOT IN (SELECT DISTINCT series FROM points)")
         self._pruned = at
         self._ids = dict(connection.execute("SELECT name, id FROM series"))

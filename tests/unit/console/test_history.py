@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.console import history as module
 from barnabas.console.history import GAP_SECONDS, KEPT_SECONDS, History, Point, thinned
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 
 def values(history: History, name: str, since: float, until: float, most: int) -> list[float | None]:
@@ -50,6 +53,36 @@ def test_what_is_older_than_a_day_goes(tmp_path: Path) -> None:
     history.add_here("one", 1000 + KEPT_SECONDS + 700, {"new": 1.0})
     connection = history._open(tmp_path / "history-one.sqlite")
     assert connection.execute("SELECT name FROM series").fetchall() == [("new",)]
+    history.close()
+
+
+def names(history: History, folder: Path) -> set[str]:
+    return {name for (name,) in history._open(folder / "history-one.sqlite").execute("SELECT name FROM series")}
+
+
+def test_totals_and_what_is_at_work_have_places_before_what_rests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 10,000 topics the first 5,000 by name had the places, and the totals that came last had none."""
+    monkeypatch.setattr(module, "MOST_SERIES", 10)
+    monkeypatch.setattr(module, "MOST_RESTING", 5)
+    history = History(tmp_path)
+    resting = {f"records:idle-{number}": 0.0 for number in range(20)}
+    busy = {f"records:busy-{number}": 1.0 for number in range(4)}
+    totals = {"records": 4.0, "lag": 0.0, "bytes-in": 7.0, "under-replicated": 0.0}
+    history.add_here("one", 990, {"records": 1.0})
+    history.add_here("one", 1000, {**resting, **busy, **totals})
+    assert names(history, tmp_path) == {f"records:idle-{number}" for number in range(4)} | busy.keys() | totals.keys()
+    more = {f"records:more-{number}": 1.0 for number in range(9)}
+    history.add_here("one", 1010, {**more, "bytes-out": 1.0})
+    assert "bytes-out" in names(history, tmp_path)
+    assert not names(history, tmp_path) & more.keys(), "all places are taken"
+    history.add_here("one", 1010 + module.PRUNE_SECONDS, busy)
+    history.add_here("one", 1020 + module.PRUNE_SECONDS, {**resting, **more})
+    found = names(history, tmp_path)
+    assert busy.keys() | totals.keys() <= found, "totals stay also where they are nought"
+    assert found & more.keys(), "what rested all the time has made room"
+    assert not found & resting.keys()
     history.close()
 
 
