@@ -72,37 +72,40 @@ class SlowRequest(NamedTuple):
 class Times:
     """The times of one kind of request."""
 
-    __slots__ = ("_copies", "at_once", "begun", "later", "name")
+    __slots__ = ("_copies", "at_once", "begun", "held", "later", "name")
 
     def __init__(self, name: str, slow_bucket: int) -> None:
         self.name = name
         self.at_once: Buckets = [0] * slow_bucket
         """Of requests that were answered at once: in the event loop, which is their total. It has no buckets of slow
-        ones; those are in `later` and `begun`."""
+        ones; those are in `held`."""
+        self.held: Buckets = [0] * (len(BOUNDS) + 1)
+        """Of requests that were slow and not parked: likewise, for they held the event loop all the time."""
         self.begun: Buckets = [0] * (len(BOUNDS) + 1)
         """Of requests that were parked: their time in the event loop before that."""
         self.later: Buckets = [0] * (len(BOUNDS) + 1)
         """Of requests that were parked: their total."""
-        self._copies: deque[tuple[Buckets, Buckets, Buckets]] = deque(maxlen=WINDOWS)
+        self._copies: deque[tuple[Buckets, Buckets, Buckets, Buckets]] = deque(maxlen=WINDOWS)
 
     @property
     def count(self) -> int:
         """How many requests were answered."""
-        return sum(self.at_once) + sum(self.later)
+        return sum(self.at_once) + sum(self.held) + sum(self.later)
 
     def turn(self) -> None:
         """Keep a copy: a window is over."""
-        self._copies.append((self.at_once[:], self.begun[:], self.later[:]))
+        self._copies.append((self.at_once[:], self.held[:], self.begun[:], self.later[:]))
 
     def ever(self) -> tuple[Buckets, Buckets, Buckets]:
         """Local, remote and total times since the start."""
-        return _sorted_out(self.at_once, self.begun, self.later)
+        return _sorted_out(self.at_once, self.held, self.begun, self.later)
 
     def recent(self) -> tuple[Buckets, Buckets, Buckets]:
         """Local, remote and total times of the last minutes."""
         if not self._copies:
             return self.ever()
-        return _sorted_out(*map(_difference, (self.at_once, self.begun, self.later), self._copies[0]))
+        now = self.at_once, self.held, self.begun, self.later
+        return _sorted_out(*map(_difference, now, self._copies[0]))
 
 
 class RequestTimes:
@@ -123,8 +126,8 @@ class RequestTimes:
         assert len(self._kinds) == len(ApiKey)
         self._kinds[ApiKey.FETCH].name = CONSUMER
         self._followers = Times(FOLLOWER, bucket)
-        unknown = Times("Unknown", bucket)
-        self._at_once = [self._kinds.get(number, unknown).at_once for number in range(256)]
+        self._unknown = Times("Unknown", bucket)
+        self._at_once = [self._kinds.get(number, self._unknown).at_once for number in range(256)]
         self.slow: deque[SlowRequest] = deque(maxlen=MOST_SLOW)
         self.slow_count = 0
         self._may_log = LOGGED_PER_WINDOW
@@ -143,12 +146,12 @@ class RequestTimes:
         try:
             self._at_once[frame[1]][bisect(BOUNDS, monotonic() - begun)] += 1
         except IndexError:
-            self._answered(connection, frame[1], begun, monotonic())
+            self._held_loop(connection, frame[1], monotonic() - begun)
         return answer
 
     def times(self) -> Iterable[Times]:
         """Those of the kinds that were asked for; fetches of consumers and followers apart."""
-        return [each for each in (*self._kinds.values(), self._followers) if any(each.later) or any(each.at_once)]
+        return [each for each in (*self._kinds.values(), self._followers) if each.count]
 
     def turn(self) -> None:
         """A window is over."""
@@ -156,12 +159,21 @@ class RequestTimes:
             times.turn()
         self._may_log = LOGGED_PER_WINDOW
 
+    def _held_loop(self, connection: Connection, key: int, seconds: float) -> None:
+        """Count a request that was slow without being parked."""
+        times = self._times_of(connection, key)
+        times.held[bisect(BOUNDS, seconds)] += 1
+        self._note_slow(connection, key, times.name, seconds, seconds)
+
+    def _times_of(self, connection: Connection, key: int) -> Times:
+        if key == FETCH and _caller(connection).session.broker_id is not None:
+            return self._followers
+        return self._kinds.get(key, self._unknown)
+
     def _answered(self, connection: Connection, key: int, begun: float, parked: float) -> None:
-        """Count a request that was parked, or that was slow without being parked."""
+        """Count a request that was parked."""
         total = monotonic() - begun
-        times = self._kinds[key]
-        if key == FETCH and connection.state.caller.session.broker_id is not None:  # type: ignore[attr-defined]
-            times = self._followers
+        times = self._times_of(connection, key)
         times.begun[bisect(BOUNDS, parked - begun)] += 1
         bucket = bisect(BOUNDS, total)
         times.later[bucket] += 1
@@ -195,10 +207,10 @@ def _caller(connection: Connection) -> Caller:
     return getattr(connection.state, "caller", NOBODY)
 
 
-def _sorted_out(at_once: Buckets, begun: Buckets, later: Buckets) -> tuple[Buckets, Buckets, Buckets]:
+def _sorted_out(at_once: Buckets, held: Buckets, begun: Buckets, later: Buckets) -> tuple[Buckets, Buckets, Buckets]:
     """Local, remote and total times. What is parked waits nearly all of its time, what is not waits for nothing."""
-    whole = at_once + [0] * (len(BOUNDS) + 1 - len(at_once))
-    remote = [later[0] + sum(at_once), *later[1:]]
+    whole = add_up((at_once + [0] * (len(BOUNDS) + 1 - len(at_once)), held))
+    remote = [later[0] + sum(whole), *later[1:]]
     return add_up((whole, begun)), remote, add_up((whole, later))
 
 

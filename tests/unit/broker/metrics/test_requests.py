@@ -99,6 +99,30 @@ def test_a_request_that_holds_the_loop_is_slow(caplog: pytest.LogCaptureFixture)
     assert "Produce of client app at 10.0.0.1:5 took" in caplog.text
 
 
+@pytest.mark.parametrize("turns", [0, 1])
+def test_a_request_that_holds_the_loop_waits_for_nothing(turns: int) -> None:
+    """All of its time was told as waiting, beside being told as work: remotetimems is what replicas take."""
+    times = watched(lambda: time.sleep(0.02), slow=0.01)
+    serve(times)
+    produce = of(times, "Produce")
+    for _ in range(turns):
+        produce.turn()
+        serve(times)
+    for local, remote, total in (produce.recent(), produce.ever()):
+        assert local == total
+        assert seconds(total) >= 0.015
+        assert (sum(remote), remote[0]) == (sum(total), sum(total))
+    assert produce.count == 1 + turns
+
+
+@pytest.mark.parametrize("frame", [bytes((0, 255, 0, 0)), FETCH])
+def test_a_slow_request_of_nobody_or_of_an_unknown_kind_is_counted_too(frame: bytes) -> None:
+    """Its connection ended with an error of the broker's own."""
+    times = watched(lambda: time.sleep(0.02), slow=0.01)
+    serve(times, frame, cast("Connection", SimpleNamespace(state=object(), address=("10.0.0.1", 5))))
+    assert times.slow_count == 1
+
+
 def test_waiting_for_records_is_not_slow_but_waiting_for_replicas_is() -> None:
     for frame, expected in ((FETCH, 0), (PRODUCE, 1)):
         parked = Parked()
