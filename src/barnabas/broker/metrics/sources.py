@@ -41,9 +41,7 @@ def make_scraper(
             ),
             "storage": StorageSeries(broker, assembly.cleaning, server),
             "topics": TopicTraffic(broker.replicas.partitions, most_partitions),
-            "partitions": PartitionSeries(
-                broker.broker_id, broker.replicas, broker.metadata, broker.executor, most_partitions
-            ),
+            "partitions": PartitionSeries(broker.broker_id, broker.replicas, broker.metadata, most_partitions),
             "groups": GroupSeries(broker, most_groups, number("metrics.max.group.offsets")),
             "coordinators": CoordinatorSeries(broker, most_groups),
             "requests": RequestSeries(assembly.request_times),

@@ -4,23 +4,19 @@ Each partition has seventeen lines, and there may be ten thousand of them, so th
 of Kafka's Log and Partition beans, and of kafka_exporter. The latter come from leaders alone, and the number of a
 topic's partitions from the leader of the first that has one, so that a sum over all brokers counts each once.
 
-A log that was not used since the start is not loaded for a scrape: its size is looked up once, in a thread.
+A log that was not used since the start is not loaded for a scrape (`cold_logs`).
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
-import time
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING
 
 from barnabas.broker.metrics.exposition import GAUGE, Family, escape, gauge
+from barnabas.broker.metrics.series.cold_logs import ColdLogs, LogFiles
 from barnabas.machines.controller.image import NO_LEADER
-from barnabas.storage.segments.file_names import LOG_SUFFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from concurrent.futures import Executor
+    from collections.abc import Sequence
 
     from barnabas.broker.metrics.scrape import Pace
     from barnabas.broker.replication.leader_partition import LeaderPartition
@@ -28,16 +24,6 @@ if TYPE_CHECKING:
     from barnabas.machines.controller.image import ClusterImage
     from barnabas.metadata.images.cache import MetadataCache
     from barnabas.storage.log.log import Log
-
-COLD_SECONDS: Final = 1.0
-"""How long a scrape looks up the sizes of logs that are not loaded; the next one goes on with the others."""
-
-
-class LogFiles(NamedTuple):
-    """What a log takes on disk."""
-
-    size: int
-    segments: int
 
 
 class ReplicaCounts:
@@ -53,17 +39,13 @@ class ReplicaCounts:
 class PartitionSeries:
     """Series by partition."""
 
-    def __init__(
-        self, broker_id: int, replicas: ReplicaManager, metadata: MetadataCache, executor: Executor, most: int
-    ) -> None:
+    def __init__(self, broker_id: int, replicas: ReplicaManager, metadata: MetadataCache, most: int) -> None:
         self._broker_id = broker_id
         self._replicas = replicas
         self._metadata = metadata
-        self._executor = executor
         self._most = most
         """Partitions that have series of their own."""
-        self._cold: dict[str, LogFiles] = {}
-        """Of logs that are not loaded, by their directory."""
+        self._cold = ColdLogs()
 
     async def collect(self, pace: Pace) -> Sequence[Family]:
         """The state of replicas here."""
@@ -73,7 +55,7 @@ class PartitionSeries:
         counts = ReplicaCounts()
         hosted = self._replicas.partitions
         leaders, followers = list(hosted.leaders()), list(hosted.followers())
-        await self._look_up_cold(hosted.logs(), pace)
+        await self._cold.look_up(hosted.logs(), pace)
         for number, partition in enumerate(leaders):
             topic, index = partition.tp
             labels = f'{{topic="{escape(topic)}",partition="{index}"}} '
@@ -118,41 +100,7 @@ class PartitionSeries:
         if segments is not None:
             found = segments.all
             return LogFiles(sum([each.size for each in found]), len(found))
-        return self._cold.get(log.path)
-
-    async def _look_up_cold(self, logs: Iterable[Log], pace: Pace) -> None:
-        """Look up the sizes of logs that are not loaded and were not looked up yet."""
-        cold = []
-        for log in logs:
-            if log.loaded is None and not log.is_failed:
-                cold.append(log.path)
-            if pace.is_over:
-                await pace.rest()
-        if not cold:
-            self._cold.clear()
-            return
-        unknown = [path for path in cold if path not in self._cold]
-        if unknown:
-            loop = asyncio.get_running_loop()
-            found = await loop.run_in_executor(self._executor, _look_up, unknown)
-            self._cold = {path: self._cold[path] for path in cold if path in self._cold} | found
-            pace.resume()
-
-
-def _look_up(paths: Iterable[str]) -> dict[str, LogFiles]:
-    """Sizes of logs by their files, as far as time allows. Runs in a thread."""
-    found = {}
-    deadline = time.monotonic() + COLD_SECONDS
-    for path in paths:
-        if time.monotonic() > deadline:
-            break
-        try:
-            with os.scandir(path) as entries:
-                sizes = [entry.stat().st_size for entry in entries if entry.name.endswith(LOG_SUFFIX)]
-        except OSError:
-            continue  # it was set aside meanwhile, or its directory has failed
-        found[path] = LogFiles(sum(sizes), len(sizes))
-    return found
+        return self._cold.of(log)
 
 
 class _LogFamilies:
