@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from barnabas.cli.start.service import is_running, read_pid
 from barnabas.cli.start.several import starter
 from barnabas.clients import Producer
+from barnabas.clients.scraping import MetricsAccess
 from tests.support.processes import Process, free_port
 from tests.support.waiting import wait_until
 
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-READY = r"^Barnabas \S+: {} brokers are ready on (\S+); data in .*; started in [0-9.]+ s$"
+READY = (
+    r"^Barnabas \S+: {} brokers are ready on (\S+); data in .*; started in [0-9.]+ s(?:; metrics on ports [0-9, ]+)?$"
+)
 
 
 @contextmanager
@@ -54,6 +57,19 @@ def test_three_brokers_start_together_and_stop_together(tmp_path: Path) -> None:
         assert "This broker stops although" not in brokers.output(), "the last one waited for those that were gone"
     assert all((tmp_path / "data" / number / ".kafka_cleanshutdown").exists() for number in ("0", "1", "2"))
     assert {folder.name for folder in (tmp_path / "data").iterdir()} >= {"0", "1", "2", "metadata"}
+
+
+def test_each_of_several_brokers_tells_its_own_figures(tmp_path: Path) -> None:
+    first = free_port(3)
+    with started(tmp_path, "3", "--metrics", str(first)) as (brokers, _):
+        for number in range(3):
+            page = MetricsAccess().get(f"http://127.0.0.1:{first + number}/metrics", 20).decode()
+            assert re.search(r"^kafka_server_kafkaserver_brokerstate 3$", page, re.MULTILINE), page[:500]
+        assert f"metrics on ports {first}, {first + 1}, {first + 2}\n" in brokers.output()
+        pages = {MetricsAccess().get(f"http://127.0.0.1:{first + number}/metrics", 20) for number in range(3)}
+        active = [b"kafka_controller_kafkacontroller_activecontrollercount 1" in page for page in pages]
+        assert sum(active) == 1, "they are three brokers"
+        assert brokers.stop() == 0
 
 
 def test_there_is_a_broker_for_each_core_and_the_host_is_their_rack(tmp_path: Path) -> None:

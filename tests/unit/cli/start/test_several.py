@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 
 from barnabas.cli.common.broker_options import AUTO
@@ -52,6 +53,20 @@ def test_ids_count_up_from_the_first(tmp_path: Path) -> None:
     words = several.arguments(2, None, (), None, tmp_path, first_id=40)
     assert [folder.name for folder, _ in words] == ["0", "1"]
     assert ["node.id=40" in words[0][1], "node.id=41" in words[1][1]] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("first", "ports"),
+    [(None, []), (9400, ["9400", "9401", "9402"]), (0, ["0", "0", "0"]), (65533, ["65533", "65534", "65535"])],
+)
+def test_each_broker_has_a_port_for_its_metrics(tmp_path: Path, first: int | None, ports: list[str]) -> None:
+    words = [words for _, words in several.arguments(3, None, (), None, tmp_path, metrics=first)]
+    assert [each[each.index("--metrics") + 1] for each in words if "--metrics" in each] == ports
+
+
+def test_ports_of_metrics_that_do_not_exist_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(click.UsageError, match="--metrics 65534 leaves no room for 3 brokers: ports end at 65535"):
+        several.arguments(3, None, (), None, tmp_path, metrics=65534)
 
 
 def test_only_one_command_runs_the_brokers_of_a_folder(tmp_path: Path) -> None:
