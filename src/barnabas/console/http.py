@@ -2,7 +2,7 @@
 
 connections   at most MOST_CONNECTIONS; one more takes the place of the one that has been idle or incomplete for
               longest, and is closed at once if all are being answered
-handshakes    count as connections, and are the first to make room; each has REQUEST_SECONDS
+handshakes    of TLS, at most MOST_HANDSHAKES at a time, each within REQUEST_SECONDS; one more ends the oldest
 requests      whole, with their body, within REQUEST_SECONDS of the first byte, or of the connection
 responses     a client that takes nothing of one for STALL_SECONDS is gone
 """
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_CONNECTIONS: Final = 256
+MOST_HANDSHAKES: Final = 64
 REQUEST_SECONDS: Final = 10.0
 STALL_SECONDS: Final = 30.0
 ACCEPT_AGAIN_SECONDS: Final = 1.0
@@ -31,7 +32,7 @@ ACCEPT_AGAIN_SECONDS: Final = 1.0
 
 
 class BoundedServer(uvicorn.Server):
-    """A server that counts connections from when they are accepted on: with TLS they may never say anything."""
+    """A server with a limit on handshakes, too: with TLS, uvicorn knows a connection only when it is past that."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -63,11 +64,13 @@ class BoundedServer(uvicorn.Server):
                 log.warning("The console cannot accept connections. It tries again in a second: %s", error)
                 await asyncio.sleep(ACCEPT_AGAIN_SECONDS)
                 continue
-            if len(self._beginning) + len(self.server_state.connections) >= MOST_CONNECTIONS and self._beginning:
-                next(iter(self._beginning)).cancel()
+            if len(self._beginning) >= MOST_HANDSHAKES:
+                oldest = next(iter(self._beginning))
+                del self._beginning[oldest]
+                oldest.cancel()
             task = asyncio.create_task(self._begin(sock))
             self._beginning[task] = None
-            task.add_done_callback(lambda task: self._beginning.pop(task))
+            task.add_done_callback(lambda task: self._beginning.pop(task, None))
             await asyncio.sleep(0)  # from here on, ending the task closes its socket
 
     async def _begin(self, sock: socket.socket) -> None:

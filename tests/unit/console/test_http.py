@@ -117,21 +117,22 @@ async def ended(reader: asyncio.StreamReader) -> None:
 
 async def test_handshakes_that_never_come_make_room(monkeypatch: pytest.MonkeyPatch, shown: Certificate) -> None:
     """They were no connections until they were done: whoever opened them took all descriptors of the console."""
-    monkeypatch.setattr(http, "MOST_CONNECTIONS", 5)
+    monkeypatch.setattr(http, "MOST_HANDSHAKES", 5)
     async with serving(shown) as (running, port):
         waiting = [await asyncio.open_connection("127.0.0.1", port) for _ in range(12)]
         for reader, _ in waiting[:7]:
             await ended(reader)
         assert (await status(port, shown)).startswith(b"HTTP/1.1 200")
-        assert len(running._beginning) + len(running.server_state.connections) <= 5
+        assert len(running._beginning) <= 5
         for _, writer in waiting:
             writer.close()
 
 
-async def test_connections_that_wait_make_room_for_handshakes_only_once_those_are_done(
+async def test_handshakes_that_never_come_push_no_connection_out(
     monkeypatch: pytest.MonkeyPatch, shown: Certificate
 ) -> None:
     monkeypatch.setattr(http, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(http, "MOST_HANDSHAKES", 1)
     async with serving(shown) as (running, port):
         context = ssl.create_default_context(cafile=shown.authority)
         kept = [await asyncio.open_connection("127.0.0.1", port, ssl=context) for _ in range(3)]
