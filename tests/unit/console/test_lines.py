@@ -70,7 +70,7 @@ def test_one_that_hangs_is_waited_for_once_until_it_has_answered() -> None:
         return "late"
 
     async def run() -> None:
-        lines, connections = made()
+        lines, connections = made(1.0)
         first = await lines.ask(questions(hangs))
         assert first[GOOD] == "fine"
         assert isinstance(first[HUNG], BrokerSilent)
@@ -87,8 +87,11 @@ def test_one_that_hangs_is_waited_for_once_until_it_has_answered() -> None:
             assert told == "late"
             assert (await lines.ask(questions(lambda: "in time")))[HUNG] == "in time"
         assert [each.address for each in connections.opened].count(HUNG.address) == 1, "the line is kept"
-        lines.keep(())
+        lines.close()
+        opened = len(connections.opened)
         assert all(each.is_closed for each in connections.opened)
+        assert isinstance((await lines.ask(questions(hangs)))[GOOD], BrokerSilent), "nobody asks for one who logged out"
+        assert len(connections.opened) == opened
 
     try:
         anyio.run(run)

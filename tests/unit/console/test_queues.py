@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from barnabas.clients.admin.share_groups import InFlight
+from barnabas.clients.errors import RequestRefused
+from barnabas.console.cluster.observer import Observer
 from barnabas.console.cluster.queues import MOST_RUNS, QueueState
 from barnabas.console.cluster.snapshot import ClusterSnapshot, Disks, PartitionSnapshot, TopicSnapshot
+from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 
 JOBS = TopicPartition("jobs", 0)
@@ -57,6 +61,30 @@ def test_what_may_not_be_seen_is_not_nothing() -> None:
     told = document(QueueState({}, "Cluster authorization failed.", None, False))
     assert (told["in_flight"], told["in_flight_refusal"]) == (None, "Cluster authorization failed.")
     assert document(QueueState({}, None, None, False))["in_flight"] == []
+
+
+async def test_a_queue_that_may_not_be_seen_is_not_asked_for_with_every_look() -> None:
+    """The page looks every two seconds, and brokers note each refusal in their logs."""
+    asked: list[str] = []
+
+    class Refusing:
+        def in_flight(self, group_id: str) -> None:
+            asked.append(group_id)
+            raise RequestRefused(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
+
+    class NoSettings:
+        def describe(self, *_: object) -> dict[str, list[object]]:
+            return {"workers": []}
+
+    class Asked:
+        async def ask(self, question: Any) -> Any:
+            return question(SimpleNamespace(share_groups=Refusing(), configs=NoSettings()))
+
+    observer = Observer(cast("Any", Asked()))
+    for _ in range(3):
+        found = await observer.queue("workers")
+        assert (found.refusal, found.is_forbidden) == ("Cluster authorization failed.", True)
+    assert asked == ["workers"]
 
 
 def test_dead_letters_are_counted_where_all_leaders_answered() -> None:

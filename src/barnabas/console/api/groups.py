@@ -20,7 +20,7 @@ from barnabas.console.api.answers import (
 )
 from barnabas.console.api.topics import find_topic
 from barnabas.console.cluster.group_lags import lag_of
-from barnabas.console.cluster.queues import NO_QUEUE, describe_queue
+from barnabas.console.cluster.queues import NO_QUEUE
 from barnabas.console.cluster.resets import WAYS, ResetStep, plan_reset
 from barnabas.model.ids import TopicPartition
 
@@ -69,7 +69,7 @@ async def describe(request: Request) -> object:
     places = sorted(set(offsets) | set(owners))
     queue = NO_QUEUE
     if group.type == SHARE:
-        state = await session.connections.ask(lambda cluster: describe_queue(cluster, group.id))
+        state = await session.observer.queue(group.id)
         queue = state.document(offsets, snapshot, await session.observer.disks())
     return {
         **queue,

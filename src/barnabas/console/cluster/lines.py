@@ -42,9 +42,12 @@ class BrokerLines(Generic[T]):
         self._patience = patience
         self._lines: dict[Node, _Line[T]] = {}
         self._limiter: anyio.CapacityLimiter | None = None
+        self._closed = False
 
     async def ask(self, questions: Mapping[Node, Callable[[ClusterAdmin], T]]) -> dict[Node, T | BarnabasError]:
         """What each broker answers; an error of those that refuse, cannot be reached or are late."""
+        if self._closed:  # whoever asked has logged out meanwhile
+            return {node: BrokerSilent("the session has ended") for node in questions}
         if self._limiter is None:
             self._limiter = anyio.CapacityLimiter(MOST_AT_ONCE)
         for node, question in questions.items():
@@ -61,6 +64,11 @@ class BrokerLines(Generic[T]):
     def is_late(self, node: Node) -> bool:
         """Whether a broker did not answer in time when it was last asked."""
         return node in self._lines and self._lines[node].is_late
+
+    def close(self) -> None:
+        """Ask nothing more; a question that is under way is not broken off."""
+        self._closed = True
+        self.keep(())
 
     def keep(self, nodes: Iterable[Node]) -> None:
         """Close connections to others: those that are in use when they are done."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from barnabas.clients.errors import BrokerUnreachable, LoginFailed, RequestRefused
 from barnabas.console.cluster.group_lags import GroupStates, describe_groups
 from barnabas.console.cluster.lines import PATIENCE_SECONDS, BrokerLines
+from barnabas.console.cluster.queues import QueueState, describe_queue
 from barnabas.console.cluster.retention import describe_retention
 from barnabas.console.cluster.snapshot import (
     Brokers,
@@ -47,6 +48,8 @@ RETENTION_SECONDS: Final = 9.0
 """How old an answer may be that a page gets."""
 SHARE_OF_TIME: Final = 2
 """A snapshot is kept for this many times as long as it took: a large cluster is not asked without end."""
+REFUSED_SECONDS: Final = 60.0
+"""How long a queue is not asked for again that the user may not see: brokers note each refusal."""
 DISK_PATIENCE_SECONDS: Final = 3.0
 """How long a broker may take to look at its disks."""
 LEAST_SPAN: Final = 1.0
@@ -111,6 +114,8 @@ class Observer:
     def __init__(self, connections: Connections) -> None:
         self.connections = connections
         self._before: ClusterSnapshot | None = None
+        self._refusal: tuple[float, str] | None = None
+        """Until when queues are not asked for, and why."""
         self._topologies = BrokerLines[Topology](connections)
         self._ends = BrokerLines[Offsets](connections)
         self._disk_lines = BrokerLines[DiskAnswer](connections, DISK_PATIENCE_SECONDS)
@@ -147,6 +152,14 @@ class Observer:
         snapshot, known = await self.snapshot(), self._retention.newest
         is_new = known is not None and not snapshot.topics.keys() <= known.keys()
         return await self._retention.get(fresh=is_new)
+
+    async def queue(self, group_id: str) -> QueueState:
+        """The state of a queue now."""
+        known = self._refusal[1] if self._refusal is not None and time.monotonic() < self._refusal[0] else None
+        found = await self.connections.ask(lambda cluster: describe_queue(cluster, group_id, known))
+        if found.is_forbidden and found.refusal is not None and known is None:
+            self._refusal = time.monotonic() + REFUSED_SECONDS, found.refusal
+        return found
 
     def rates(self) -> dict[TopicPartition, float]:
         """Records a second by partition, between the last two snapshots."""
@@ -201,7 +214,7 @@ class Observer:
     def close(self) -> None:
         """Ask nothing more."""
         for lines in self._lines:
-            lines.keep(())
+            lines.close()
         self.connections.close()
 
     async def _look_at_groups(self) -> GroupStates:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.clients.admin.configs import EntityType
 from barnabas.clients.errors import RequestRefused
+from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class QueueState(NamedTuple):
     letters: str | None
     """The topic of its dead letters, if it has one and its settings may be seen."""
     copies: bool
+    is_forbidden: bool = False
+    """Whether it is refused because the user may not act for the cluster, whichever queue it is."""
 
     def document(
         self, starts: Mapping[TopicPartition, int], snapshot: ClusterSnapshot, disks: Disks
@@ -73,19 +76,20 @@ NO_QUEUE: Final[dict[str, object]] = {"in_flight": None, "in_flight_refusal": No
 """The same fields of any other group."""
 
 
-def describe_queue(cluster: ClusterAdmin, group_id: str) -> QueueState:
-    """Ask for the state of a queue; raises BrokerUnreachable."""
+def describe_queue(cluster: ClusterAdmin, group_id: str, refusal: str | None = None) -> QueueState:
+    """Ask for the state of a queue, but for what was refused before; raises BrokerUnreachable."""
     flying: dict[TopicPartition, list[InFlight]] = {}
-    refusal: str | None = None
+    is_forbidden = refusal is not None
     try:
-        flying = cluster.share_groups.in_flight(group_id)
+        if refusal is None:
+            flying = cluster.share_groups.in_flight(group_id)
     except RequestRefused as error:
-        refusal = str(error)
+        refusal, is_forbidden = str(error), error.code is ErrorCode.cluster_authorization_failed
     try:
         settings = {each.name: each.value for each in cluster.configs.describe(EntityType.GROUPS, [group_id])[group_id]}
     except RequestRefused:
         settings = {}
-    return QueueState(flying, refusal, settings.get(LETTERS_TOPIC), settings.get(LETTERS_COPY) == "true")
+    return QueueState(flying, refusal, settings.get(LETTERS_TOPIC), settings.get(LETTERS_COPY) == "true", is_forbidden)
 
 
 def _row(place: TopicPartition, start: int, runs: Sequence[InFlight]) -> dict[str, Any]:
