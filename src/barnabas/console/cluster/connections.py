@@ -107,9 +107,9 @@ class Connections:
         """A connection to the cluster, or to one broker of it, that is the caller's; nothing is opened yet."""
         return ClusterAdmin(bootstrap_servers or self._bootstrap_servers, self.properties, self.timeout)
 
-    def look_first_at(self, answering: Iterable[str], silent: Iterable[str]) -> None:
-        """Begin with brokers that answer from now on: the first address may be that of one that hangs."""
-        wanted = [*answering, *self._given.split(",")]
+    def avoid_silent(self, nodes: Iterable[str], silent: Iterable[str]) -> None:
+        """Go last to brokers that hang from now on: the first address that was given may be that of one."""
+        wanted = [*self._given.split(","), *nodes]
         avoided = set(silent)
         order = sorted(dict.fromkeys(each.strip() for each in wanted), key=lambda address: address in avoided)
         self._bootstrap_servers = ",".join(order)

@@ -183,7 +183,7 @@ class Observer:
         for lines in self._lines:
             lines.keep(nodes.values())
         silent = [nodes[each].address for each in taken.silent if each in nodes]
-        self.connections.look_first_at((each.address for each in nodes.values()), silent)
+        self.connections.avoid_silent((each.address for each in nodes.values()), silent)
         last = self._snapshots.newest
         if last is not None and (self._before is None or taken.at - last.at >= LEAST_SPAN):
             self._before = last
