@@ -66,6 +66,8 @@ class Machine:
         self.starts = 0
         self.disk_failed = False
         """Whether the disk has failed since the broker was started: it uses a failed directory no more."""
+        self.is_stopping = False
+        """Whether it was told to stop, and will leave the cluster."""
 
     @property
     def is_up(self) -> bool:
@@ -83,6 +85,7 @@ class Machine:
         process, world = self.process, self.world
         return (
             self.is_in_cluster
+            and not self.is_stopping
             and process is not None
             and not process.stopped
             and world.network.is_open(self.name, TREE)
@@ -198,9 +201,11 @@ class Machine:
         if process is None or app is None or not process.alive:
             return
         task = self.world.loop.start_in(process, app.stop())
+        self.is_stopping = True
         try:
             await asyncio.wait([task], timeout=60)
         finally:  # who cannot wait any longer kills it
+            self.is_stopping = False
             if self.process is process and process.alive:
                 self.world.log.say(f"{self.name} is stopped")
                 self.kill()
