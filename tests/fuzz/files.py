@@ -1,12 +1,7 @@
 """A stopped data directory with bytes flipped, overwritten or cut in one file: what a start and `log check` make of it.
 
 Neither may fail in a way that nobody planned. What a start then serves is never silently wrong, and nothing more is
-lost than was damaged:
-
-- logs whose files were not touched are served whole;
-- a log with a damaged index, snapshot or checkpoint of its own is served whole, or refused in words where it is hit;
-- a log with a damaged segment is refused as a whole, or served at least up to the damage. After that it ends, or goes
-  on with batches of which `log check`, and the CRC or the offset that a consumer looks at, say that they are wrong.
+lost than was damaged (`losses` is the judge).
 
 A directory is loaded as it was left by a clean stop, as by a crash, and as by a crash after which everything is read
 again (`unread`): then no batch is served whose CRC is wrong. A batch's base offset is not covered by its CRC. Where it
@@ -21,29 +16,35 @@ import shutil
 from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.clock import SystemClock
 from barnabas.metadata.images.loading import load as load_image
 from barnabas.metadata.stores.sqlite import SqliteStore
 from barnabas.model.errors import BarnabasError
 from barnabas.model.log_config import UNLIMITED, LogConfig
-from barnabas.protocol.records.batch import CRC_START, HEADER_SIZE, read_header
-from barnabas.protocol.records.checksum import crc32c
+from barnabas.protocol.records.batch import HEADER_SIZE, read_header
 from barnabas.storage.check import check
+from barnabas.storage.log.retention import expired_segments
 from barnabas.storage.manager import LogManager
+from tests.fuzz.broker import running_broker
+from tests.fuzz.losses import Case, Damage, Served, Stored, aborted, judge, segments, stored
 from tests.fuzz.rules import BrokenRule, LogWatch
-from tests.fuzz.stopped_data import COMPACTED, TREE, build
+from tests.fuzz.stopped_data import COMPACTED, SETTINGS, TREE, build
 from tests.support.logs import UnsyncedFiles, read_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from barnabas.storage.log.log import Log
 
 MODES: Final = ("clean", "crashed", "unread")
+STARTED: Final = 10
+"""On one of so many directories a whole broker is started, and stopped, before its logs are read."""
 CLEAN_STOP: Final = ".kafka_cleanshutdown"
+RETENTION_MS: Final = 86_400_000
+"""What is damaged here was written a few seconds ago, so nothing is to be removed."""
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 CONFIGS: Final = {
     COMPACTED: LogConfig(cleanup_policy=frozenset({"compact"}), retention_ms=UNLIMITED),
@@ -52,14 +53,6 @@ CONFIGS: Final = {
 }
 
 Batches = list[bytes]
-
-
-class Damage(NamedTuple):
-    """What was done to which file; `first` is the first byte that differs."""
-
-    path: Path
-    what: str
-    first: int
 
 
 @dataclass
@@ -75,27 +68,48 @@ class Figures:
         return f"seed {self.seed}: {self.cases} damaged files: {outcomes}"
 
 
+@dataclass(frozen=True)
+class Original:
+    """What the directory has before it is damaged."""
+
+    stored: Mapping[str, Sequence[Stored]]
+    aborted: Mapping[str, Sequence[tuple[int, ...]]]
+
+
 def run(directory: Path, count: int, seed: int) -> Figures:
     """Damage `count` files, one at a time; raises BrokenRule."""
     figures, random = Figures(seed), Random(seed)
-    original = build(directory)
-    expected = _served(_copy(original, directory / "whole"), {})
-    assert all(expected.values()), expected
+    data = build(directory)
+    found = stored(data)
+    original = Original(found, {name: aborted(data, name) for name in found})
+    _check_whole(_copy(data, directory / "whole"), original)
     for number in range(count):
-        copy = _copy(original, directory / "copy")
+        copy = _copy(data, directory / "copy")
         mode = random.choice(MODES)
         damage = do_damage(copy, random)
+        starts = number % STARTED == 0
         case = (
             f"case {number} of seed {seed}: {damage.what} in {damage.path.relative_to(copy)} at {damage.first}, {mode}"
+            f"{', started' if starts else ''}"
         )
         figures.cases += 1
         try:
-            figures.outcomes[_try(copy, mode, damage, expected)] += 1
+            figures.outcomes[_try(copy, mode, damage, original, starts=starts)] += 1
         except BrokenRule as error:
             raise BrokenRule(f"{case}: {error}") from error
         except Exception as error:
             raise BrokenRule(f"{case}: {error!r}") from error
     return figures
+
+
+def _check_whole(data: Path, original: Original) -> None:
+    """What nobody has damaged is served whole."""
+    assert check(data).ok
+    served = read_logs(data, original.stored, {})
+    for name, batches in original.stored.items():
+        assert [each.batch for each in batches] == served[name].batches == list(served[name].sought.values()), name
+        assert original.aborted[name] == served[name].aborted, name
+    assert any(original.aborted.values())
 
 
 def _copy(original: Path, to: Path) -> Path:
@@ -113,9 +127,16 @@ def do_damage(data: Path, random: Random) -> Damage:
     path = random.choice(by_kind[".log" if random.random() < 0.3 else random.choice(sorted(by_kind))])
     old = path.read_bytes()
     what, new = random.choice(_DAMAGES)(bytearray(old), random)
+    while new == old:
+        what, new = random.choice(_DAMAGES)(bytearray(old), random)
     path.write_bytes(new)
-    first = next((at for at, (before, after) in enumerate(zip(old, new, strict=False)) if before != after), len(new))
-    return Damage(path, what, min(first, len(old)))
+    return Damage(path, what, _differences(old, new))
+
+
+def _differences(old: bytes, new: bytes) -> tuple[range, ...]:
+    """The bytes that are not what they were; never none of them."""
+    parts = [range(at, at + 1) for at, (before, after) in enumerate(zip(old, new, strict=False)) if before != after]
+    return (*parts, range(len(new), len(old))) if len(new) < len(old) else tuple(parts)
 
 
 def _flip(data: bytearray, random: Random) -> tuple[str, bytes]:
@@ -163,101 +184,53 @@ _DAMAGES: Final[tuple[Callable[[bytearray, Random], tuple[str, bytes]], ...]] = 
 )
 
 
-def _try(data: Path, mode: str, damage: Damage, expected: Mapping[str, Batches]) -> str:
-    """Check and load a damaged directory; what came of it."""
+def _try(copy: Path, mode: str, damage: Damage, original: Original, *, starts: bool) -> str:
+    """Check and load a damaged directory; what came of it. `starts`: a broker is started on it before."""
     if mode != "clean":
-        (data / CLEAN_STOP).unlink(missing_ok=True)
+        (copy / CLEAN_STOP).unlink(missing_ok=True)
     if mode == "unread":
-        (data / RECOVERY_POINTS).unlink(missing_ok=True)
-    report = check(data)
-    if damage.path.name == TREE:
+        (copy / RECOVERY_POINTS).unlink(missing_ok=True)
+    case = Case(copy, mode, damage, check(copy), is_started=starts, before=segments(copy, copy))
+    if damage.path.name == TREE and not starts:
         return asyncio.run(_open_tree(damage.path))
-    positions = _positions(damage)
     failures: dict[str, str] = {}
     with LogWatch() as watch:
         watch.errors_are_allowed = True
-        served = _served(data, failures)
+        refusal = asyncio.run(_start(copy)) if starts else None
+        served = {} if refusal is not None else read_logs(copy, original.stored, failures)
         watch.check("a start")
-    if "*" in failures:
+    if refusal is not None or "*" in failures:
+        if segments(copy, copy) != case.before:
+            raise BrokenRule(f"a start was refused, and has changed segments: {refusal or failures['*']}")
         return "start refused"
-    outcome = "served whole"
-    for name, batches in expected.items():
-        found = served.get(name)
-        if found is None:
+    case.said = watch.said
+    outcomes = set()
+    for name, batches in original.stored.items():
+        if name not in served:
             raise BrokenRule(f"{name} is not there")
-        if found == batches:
-            continue
-        outcome = _judge(name, found, batches, damage, positions, mode, report.ok, failures.get(name))
-    return outcome
+        outcomes.add(judge(case, name, served[name], batches, original.aborted[name]))
+    return "; ".join(sorted(outcomes - {"served whole"})) or "served whole"
 
 
-def _judge(
-    name: str,
-    found: Batches,
-    expected: Batches,
-    damage: Damage,
-    before_damage: int,
-    mode: str,
-    check_ok: bool,
-    refusal: str | None,
-) -> str:
-    """What is not as it was must be explained by the damage."""
-    if damage.path.parent.name != name and damage.path.parent.parent.name == "copy":
-        raise BrokenRule(f"{name} was not damaged, but has {len(found)} batches of {len(expected)}: {refusal}")
-    if refusal is not None and found == expected[: len(found)] and (not found or damage.path.suffix != ".log"):
-        return "log refused"
-    if damage.path.parent.name != name:
-        return _judge_checkpoint(found, expected)
-    if damage.path.suffix != ".log":
-        raise BrokenRule(f"{name} has {len(found)} of {len(expected)} batches, but no segment was damaged: {refusal}")
-    if found[:before_damage] != expected[:before_damage]:
-        raise BrokenRule(f"{name} lost batches before the damage: {len(found)} of {before_damage}; {refusal}")
-    wrong = [batch for batch in found[before_damage:] if not _is_one_of(batch, expected)]
-    if not wrong:
-        return "log ends before the damage, or goes on after it"
-    if mode == "unread" and any(crc32c(batch[CRC_START:]) != read_header(batch).crc for batch in wrong):
-        raise BrokenRule(f"{name} serves a damaged batch although all were read again: {wrong[0][:61].hex()}")
-    if check_ok:
-        raise BrokenRule(f"{name} serves a damaged batch, and `log check` finds nothing: {wrong[0][:61].hex()}")
-    return "damaged batch served, and found by log check"
+async def _start(data: Path) -> str | None:
+    """Start a broker, as `barnabas start` does, and stop it; why it refuses to start, if it does."""
+    tree = data.with_name(f"{data.name}.metadata")
+    for each in data.parent.glob(f"{tree.name}*"):  # with its write-ahead log, and a folder of locks
+        shutil.rmtree(each) if each.is_dir() else each.unlink()
+    shutil.copy(data / TREE, tree)
+    try:
+        async with running_broker(data.parent, {**SETTINGS, "log.dirs": str(data), "log.cleaner.enable": "false"}):
+            return None
+    except BarnabasError as error:
+        return str(error)
 
 
-def _judge_checkpoint(found: Batches, expected: Batches) -> str:
-    """A number in a file about all logs was damaged: nothing says so, but no record may be a wrong one."""
-    if not all(_is_one_of(batch, expected) for batch in found):
-        raise BrokenRule("a checkpoint was damaged, and records are wrong")
-    return "checkpoint damaged: fewer batches served"
-
-
-def _is_one_of(batch: bytes, expected: Batches) -> bool:
-    """Whether the batch is one of these, but for the leader epoch, which no CRC covers."""
-    return any(batch[:12] == each[:12] and batch[16:] == each[16:] for each in expected)
-
-
-def _positions(damage: Damage) -> int:
-    """How many batches of a damaged segment's log come before the damage."""
-    if damage.path.suffix != ".log":
-        return 0
-    original = damage.path.parents[2] / "data" / damage.path.parent.name
-    count = 0
-    for path in sorted(original.glob("*.log")):
-        data, position = path.read_bytes(), 0
-        while position < len(data):
-            size = read_header(data, position).size
-            if path.name == damage.path.name and position + size > damage.first:
-                return count
-            count, position = count + 1, position + size
-        if path.name == damage.path.name:
-            return count
-    return count
-
-
-def _served(data: Path, failures: dict[str, str]) -> dict[str, Batches]:
-    """The batches of every log by its directory's name; `failures` says which were refused, "*" for all of them."""
+def read_logs(data: Path, stored: Mapping[str, Sequence[Stored]], failures: dict[str, str]) -> dict[str, Served]:
+    """What readers get of every log, by its directory's name; `failures` has "*" where nothing is loaded."""
     manager = LogManager(
         [data],
         clock=SystemClock(),
-        default_config=LogConfig(retention_ms=UNLIMITED),
+        default_config=LogConfig(retention_ms=RETENTION_MS),
         files=UnsyncedFiles(),
         max_open_files=200,
     )
@@ -268,32 +241,41 @@ def _served(data: Path, failures: dict[str, str]) -> dict[str, Batches]:
         failures["*"] = str(error)
         return {}
     try:
-        return {str(log.tp): _batches(log, failures) for log in manager.logs()}
+        return {str(log.tp): _read_log(log, stored.get(str(log.tp), ())) for log in manager.logs()}
     finally:
         for log in manager.logs():
             log.abandon()
         manager.close()
 
 
-def _batches(log: Log, failures: dict[str, str]) -> Batches:
-    batches: Batches = []
-    offset = log.log_start_offset
+def _read_log(log: Log, stored: Sequence[Stored]) -> Served:
+    served = Served()
     try:
         log.open()
+        served.expired = expired_segments(log, log.store.clock.now_ms()).count
+        served.aborted = [tuple(entry) for segment in log.segments for entry in segment.txn_index.entries()]
+        offset = log.log_start_offset
         while offset < log.log_end_offset:
             found = _whole_batches(read_bytes(log, offset))
             if not found:
-                failures[str(log.tp)] = f"nothing can be read at {offset}"
+                served.refusal = f"nothing can be read at {offset}"
                 break
-            batches += found
+            served.batches += found
             after = read_header(found[-1]).last_offset + 1
             if after <= offset:
-                failures[str(log.tp)] = f"the batch at {offset} ends before it begins"
+                served.refusal = f"the batch at {offset} ends before it begins"
                 break
             offset = after
     except BarnabasError as error:
-        failures[str(log.tp)] = str(error)
-    return batches
+        served.refusal = str(error)
+    for each in stored:
+        try:
+            served.sought[each.offset] = _whole_batches(read_bytes(log, each.offset))[0]
+        except IndexError:
+            served.refused[each.offset] = "no batch in the answer"
+        except BarnabasError as error:
+            served.refused[each.offset] = str(error)
+    return served
 
 
 def _whole_batches(data: bytes) -> Batches:

@@ -33,11 +33,14 @@ class LogWatch(logging.Handler):
         super().__init__(logging.WARNING)
         self.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
         self.errors: list[str] = []
+        self.said: list[str] = []
+        """Every warning and error, good or bad."""
         self.errors_are_allowed = False
         """Whether only tracebacks are collected: damaged files are an error, and the log says so."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep it if it is bad."""
+        """Keep it, and whether it is bad."""
+        self.said.append(self.format(record))
         if record.exc_info or (record.levelno >= logging.ERROR and not self.errors_are_allowed):
             self.errors.append(self.format(record))
 

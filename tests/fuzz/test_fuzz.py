@@ -18,12 +18,15 @@ import pytest
 from barnabas.model.errors import InvalidFrame
 from barnabas.protocol.wire import bounds
 from barnabas.protocol.wire.codec import decode
+from barnabas.storage.recovery.scan import CheckedBatch, Scan
 from tests.fuzz import batches, bugs, files, queues, sockets, tree
 from tests.fuzz.mutations import mutated
 from tests.fuzz.requests import requests
+from tests.fuzz.rules import BrokenRule
 from tests.fuzz.schemas import Encoder, Target, targets
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -65,6 +68,22 @@ def test_queues(tmp_path: Path) -> None:
     figures = queues.run(tmp_path, 500, seed=1)
     for api in ("INITIALIZE", "READ", "WRITE", "DELETE"):
         assert figures.outcomes[f"{api}_SHARE_GROUP_STATE cluster_authorization_failed"] > 10
+
+
+def test_a_loss_of_what_was_not_damaged_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As recovery did: it believed a batch whose offset was raised, and cut what lies behind it."""
+
+    def in_order(self: Scan) -> Iterator[CheckedBatch]:
+        offset = 0
+        for batch in self:
+            if batch.header.base_offset < offset:
+                return
+            yield batch
+            offset = batch.header.last_offset + 1
+
+    monkeypatch.setattr(Scan, "in_order", in_order)
+    with pytest.raises(BrokenRule, match="were not damaged"):
+        files.run(tmp_path, 200, seed=2)
 
 
 def test_tree(tmp_path: Path) -> None:

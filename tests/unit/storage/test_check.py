@@ -10,6 +10,7 @@ from crc32c import crc32c
 
 from barnabas.model.remedies import Remedy, RemedyKind
 from barnabas.protocol.records.builder import build_batch
+from barnabas.protocol.records.control import ControlType, EndOfTransaction, build_marker
 from barnabas.protocol.records.records import Record
 from barnabas.storage.check import Severity, check
 
@@ -30,7 +31,9 @@ class Written(NamedTuple):
     max_timestamp: int
 
 
-def batch(offset: int, count: int = 3, *, time: int = NOW, epoch: int = 0, producer: int = -1) -> bytes:
+def batch(
+    offset: int, count: int = 3, *, time: int = NOW, epoch: int = 0, producer: int = -1, transactional: bool = False
+) -> bytes:
     return build_batch(
         [Record(i, i, b"k%d" % i, b"value") for i in range(count)],
         base_offset=offset,
@@ -39,7 +42,22 @@ def batch(offset: int, count: int = 3, *, time: int = NOW, epoch: int = 0, produ
         producer_id=producer,
         producer_epoch=0 if producer >= 0 else -1,
         base_sequence=offset if producer >= 0 else -1,
+        transactional=transactional,
     )
+
+
+def marker(offset: int, producer: int, epoch: int = 0) -> bytes:
+    """The end of a transaction that was aborted, as it stands in a log."""
+    end = EndOfTransaction(ControlType.ABORT, coordinator_epoch=0)
+    data = bytearray(build_marker(end, timestamp=NOW + offset, producer_id=producer, producer_epoch=0))
+    data[:8] = offset.to_bytes(8, "big")
+    data[12:16] = epoch.to_bytes(4, "big")
+    return bytes(data)
+
+
+def aborted(first: int, last: int, stable: int, producer: int = 9) -> bytes:
+    """An entry of a transaction index."""
+    return struct.pack(">hqqqq", 0, producer, first, last, stable)
 
 
 def write_segment(path: Path, base: int, batches: list[bytes]) -> list[Written]:
@@ -74,12 +92,14 @@ def root(tmp_path: Path) -> Path:
     """A log directory with one partition of two segments."""
     partition = tmp_path / "orders-0"
     partition.mkdir()
-    write_segment(partition, 0, [batch(i, time=NOW + i, producer=7) for i in range(0, 30, 3)])
+    plain = {i: batch(i, time=NOW + i, producer=7) for i in range(0, 30, 3)}
+    ended = {3: batch(3, time=NOW + 3, producer=9, transactional=True), 9: batch(9, 2, time=NOW + 9), 11: marker(11, 9)}
+    write_segment(partition, 0, [data for _, data in sorted((plain | ended).items())])
     write_segment(partition, 30, [batch(i, time=NOW + i, epoch=1) for i in (30, 33, 40)])
     (partition / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 30\n")
     (partition / "partition.metadata").write_text("version: 0\ntopic_id: om2_OlAOSjy1zpOO6eubKA")
     (partition / f"{SECOND}.snapshot").write_bytes(snapshot((7, 29), (8, 3)))
-    (partition / f"{SEGMENT}.txnindex").write_bytes(struct.pack(">hqqqq", 0, 7, 3, 11, 12))
+    (partition / f"{SEGMENT}.txnindex").write_bytes(aborted(3, 11, 12))
     (tmp_path / "meta.properties").write_text("#\nversion=1\ncluster.id=abc\nnode.id=1\n")
     for name, offset in [("recovery-point", 43), ("log-start", 0), ("replication", 43)]:
         (tmp_path / f"{name}-offset-checkpoint").write_text(f"0\n1\norders 0 {offset}\n")
@@ -92,15 +112,15 @@ def test_a_good_directory_has_no_findings(root: Path) -> None:
     report = check(root)
     assert report.findings == []
     assert report.ok
-    assert (report.partitions, report.segments, report.batches, report.records) == (1, 2, 13, 39)
-    assert report.summary().startswith("1 partitions, 2 segments, 13 batches, 39 records, ")
+    assert (report.partitions, report.segments, report.batches, report.records) == (1, 2, 14, 39)
+    assert report.summary().startswith("1 partitions, 2 segments, 14 batches, 39 records, ")
     assert report.summary().endswith(": 0 errors, 0 warnings")
 
 
 def test_one_partition_can_be_checked_alone(root: Path) -> None:
     report = check(root / "orders-0")
     assert report.findings == []
-    assert report.batches == 13
+    assert report.batches == 14
 
 
 def test_what_is_on_its_way_out_is_left_alone(root: Path) -> None:
@@ -172,7 +192,17 @@ ERRORS: list[Damage] = [
     ),
     (f"orders-0/{SEGMENT}.txnindex", lambda d: d[:-1], "not whole entries of 34"),
     (f"orders-0/{SEGMENT}.txnindex", lambda d: b"\x00\x01" + d[2:], "version 1"),
-    (f"orders-0/{SEGMENT}.txnindex", lambda d: struct.pack(">hqqqq", 0, 7, 12, 11, 12), "do not fit the segment"),
+    (f"orders-0/{SEGMENT}.txnindex", lambda d: aborted(12, 11, 12), "do not fit the segment"),
+    (
+        f"orders-0/{SEGMENT}.txnindex",
+        lambda d: b"",
+        "lacks the transaction of producer 9 that was aborted at offset 11",
+    ),
+    (f"orders-0/{SEGMENT}.txnindex", lambda d: aborted(3, 11, 12, 8), "producer 8 has no transaction that was aborted"),
+    (f"orders-0/{SEGMENT}.txnindex", lambda d: aborted(3, 11, 12, 8), "lacks the transaction of producer 9"),
+    (f"orders-0/{SEGMENT}.txnindex", lambda d: aborted(5, 11, 12), "begins at offset 3, not at 5"),
+    (f"orders-0/{SEGMENT}.txnindex", lambda d: aborted(2, 11, 12), "begins at offset 3, not at 2"),
+    (f"orders-0/{SEGMENT}.txnindex", lambda d: aborted(3, 11, 14), "before offset 14 was decided, it says, but at 12"),
     ("orders-0/leader-epoch-checkpoint", lambda d: b"0\n2\n0 0\n1 44\n", "starts at 44, after the log's end 43"),
     ("orders-0/leader-epoch-checkpoint", lambda d: b"0\n2\n1 0\n0 30\n", "does not come after"),
     ("orders-0/leader-epoch-checkpoint", lambda d: b"0\n3\n0 0\n1 30\n", "and has 2 rows"),
@@ -199,6 +229,33 @@ def test_damage_is_an_error(root: Path, name: str, damage: Callable[[bytes], byt
     found = [finding for finding in report.errors if what in finding.what]
     assert found, [str(finding) for finding in report.findings]
     assert str(found[0]).startswith(f"error: {path}")
+
+
+def test_a_transaction_of_batches_that_are_gone_is_known_by_its_index_alone(root: Path) -> None:
+    """Retention, or compaction, has removed some or all of its batches."""
+    partition = root / "orders-0"
+    (root / "log-start-offset-checkpoint").write_text("0\n1\norders 0 30\n")
+    for path in partition.glob(f"{SEGMENT}.*"):
+        path.unlink()
+    write_segment(partition, 30, [batch(30, epoch=1, producer=9, transactional=True), marker(42, 9, epoch=1)])
+    for first in (3, 30):
+        (partition / f"{SECOND}.txnindex").write_bytes(aborted(first, 42, 43))
+        assert check(root).ok, first
+    (partition / f"{SECOND}.txnindex").write_bytes(aborted(31, 42, 43))
+    assert not check(root).ok
+    write_segment(partition, 30, [marker(42, 9, epoch=1)])  # nothing is left of it, so nobody has to know
+    (partition / f"{SECOND}.txnindex").unlink()
+    assert check(root).ok
+
+
+def test_after_a_crash_the_next_start_makes_the_transaction_index_anew(root: Path) -> None:
+    (root / ".kafka_cleanshutdown").unlink()
+    (root / "orders-0" / f"{SEGMENT}.txnindex").unlink()
+    assert not check(root).ok
+    (root / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 11\n")
+    report = check(root)
+    assert report.ok
+    assert ["lacks the transaction" in each.what for each in report.warnings] == [True]
 
 
 @pytest.mark.parametrize(("recovery_point", "closed", "ok"), [(33, False, True), (34, False, False), (33, True, False)])

@@ -11,6 +11,7 @@ from crc32c import crc32c
 
 from barnabas.storage.check.indexes import Batch, OffsetIndex, TimeIndex
 from barnabas.storage.check.text import read_checkpoint, read_number, read_text
+from barnabas.storage.check.transactions import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,13 +33,14 @@ _TOPIC_ID: Final = re.compile(r"topic_id: [A-Za-z0-9_-]{22}")
 _BATCH: Final = struct.Struct(">qiibIhiqqqhii")
 _CRC_FROM: Final = 21
 _LENGTH_BEHIND: Final = 12
-_ABORTED: Final = struct.Struct(">hqqqq")
 _SNAPSHOT_HEAD: Final = struct.Struct(">hIi")
 _SNAPSHOT_ENTRY: Final = struct.Struct(">qhiqiqiq")
 _CHUNK: Final = 1024 * 1024
 _MAX_RELATIVE: Final = 2**31 - 1
 _LAST_CODEC: Final = 4
+_TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
+_MAX_MARKER: Final = 1024
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
@@ -80,6 +82,7 @@ class PartitionCheck:
         self._epochs = _Epochs([], [])
         self._producers: dict[int, tuple[int, int]] = {}
         self._last_epoch = -1
+        self._transactions = Transactions(report, cleaned_to=cleaned_to or 0, unread=unread)
 
     def check(self) -> Extent:
         """Check everything."""
@@ -195,7 +198,7 @@ class PartitionCheck:
                 end = max(end, batch.last_offset + 1)
         index.finish(path.stat().st_size)
         times.finish()
-        self._check_aborted(base, end)
+        self._transactions.check(path.with_suffix(".txnindex"), base, end)
         return end
 
     def _batches(self, file: BinaryIO, path: Path, *, done: bool) -> Iterator[Batch]:
@@ -215,8 +218,16 @@ class PartitionCheck:
             if magic != 2 or length < _BATCH.size - _LENGTH_BEHIND or end > size:
                 self._check_tail(file, path, position, head, f"magic {magic}, length {length}: no batch", done=done)
                 return
-            if _crc(head[_CRC_FROM:], file, end - position - _BATCH.size) != crc:
+            marker = b""
+            if attributes & _CONTROL and end - position <= _MAX_MARKER:
+                marker = file.read(end - position - _BATCH.size)
+                actual = crc32c(head[_CRC_FROM:] + marker)
+            else:
+                actual = _crc(head[_CRC_FROM:], file, end - position - _BATCH.size)
+            if actual != crc:
                 report.error(path, position, "the CRC-32C does not match")
+            elif attributes & _TRANSACTIONAL:
+                self._transactions.follow(fields[9], base_offset, base_offset + delta, marker)
             count = fields[12]
             if delta < 0 or not 0 <= count <= delta + 1:
                 report.error(path, position, f"{count} records do not fit offsets 0 to {delta}")
@@ -281,25 +292,6 @@ class PartitionCheck:
             self._report.error(
                 path, batch.position, f"leader epoch {epoch} stands where leader-epoch-checkpoint has {known}"
             )
-
-    def _check_aborted(self, base: int, end: int) -> None:
-        path = self._path / f"{base:020d}.txnindex"
-        if path.name not in self._files:
-            return
-        data = path.read_bytes()
-        if len(data) % _ABORTED.size:
-            self._report.error(path, None, f"{len(data)} bytes are not whole entries of {_ABORTED.size}")
-            return
-        before = -1
-        for number, (version, _, first, last, stable) in enumerate(_ABORTED.iter_unpack(data)):
-            position = number * _ABORTED.size
-            if version != 0:
-                self._report.error(path, position, f"has version {version}")
-            elif not (before <= last and 0 <= first <= last and base <= last < end and stable <= end):
-                self._report.error(
-                    path, position, f"offsets {first} to {last}, stable {stable}, do not fit the segment"
-                )
-            before = last
 
     def _check_snapshot(self, path: Path, end: int) -> None:
         offset = int(path.stem)

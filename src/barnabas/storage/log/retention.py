@@ -9,8 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from barnabas.model.errors import CorruptMessage
+from barnabas.storage.segments.segment import Timestamped
+
 if TYPE_CHECKING:
     from barnabas.storage.log.log import Log
+    from barnabas.storage.segments.segment import Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,28 @@ def expired_segments(log: Log, now_ms: int) -> Expired:
             excess -= segments[count].size
             count += 1
     if config.retention_ms >= 0:
-        while removable(count) and now_ms - segments[count].retention_timestamp() > config.retention_ms:
+        while removable(count) and _is_old(segments[count], now_ms - config.retention_ms):
             count += 1
     return Expired(count, end_offset, truncations)
+
+
+def _is_old(segment: Segment, limit_ms: int) -> bool:
+    """Whether all of a segment's records are older; what its time index says alone is no reason to remove them."""
+    return segment.retention_timestamp() < limit_ms and _proven_timestamp(segment) < limit_ms
+
+
+def _proven_timestamp(segment: Segment) -> int:
+    """As `Segment.retention_timestamp`, held against the batches: a damaged index may name an earlier time.
+
+    A batch has the timestamp that the time index ends with, and no batch from there on has a later one; else all are
+    gone over.
+    """
+    largest = segment.largest_timestamp
+    try:
+        found = segment.locate(largest.offset, segment.size)
+        if found is None or next(segment.headers(found.position, segment.size))[1].max_timestamp != largest.timestamp:
+            largest = Timestamped(-1, segment.base_offset)
+        largest = segment.read_largest_timestamp(largest, segment.size)
+    except CorruptMessage:  # the batches are damaged themselves, and would never be removed
+        return segment.retention_timestamp()
+    return largest.timestamp if largest.timestamp >= 0 else segment.retention_timestamp()

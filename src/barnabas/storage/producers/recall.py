@@ -68,4 +68,4 @@ def _headers(segments: Sequence[Segment], end_offset: int) -> Iterator[BatchHead
 def _batch_after(segment: Segment, position: int) -> int:
     """Where a batch begins at `position` or soon after it."""
     offset = segment.offset_index.offset_after(position) if position > 0 else segment.base_offset
-    return segment.offset_index.last()[1] if offset is None else segment.offset_index.lookup(offset)[1]
+    return segment.position_before(segment.offset_index.last()[0] if offset is None else offset)

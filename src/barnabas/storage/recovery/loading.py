@@ -223,15 +223,13 @@ def find_hole(segments: Sequence[Segment], log_start_offset: int, recovery_point
 
 def trusted_end(segment: Segment, up_to: int | None = None) -> Tail:
     """Where the batches end that can be trusted, whatever the indexes say; looks no further than offset `up_to`."""
-    position, offset = 0, segment.base_offset
-    if up_to is None or offset < up_to:
-        for batch in Scan(segment):
-            if batch.header.base_offset < offset:
+    tail = Tail(0, segment.base_offset)
+    if up_to is None or tail.offset < up_to:
+        for batch in Scan(segment).in_order():
+            tail = Tail(batch.position + batch.header.size, batch.header.last_offset + 1)
+            if up_to is not None and tail.offset >= up_to:
                 break
-            position, offset = batch.position + batch.header.size, batch.header.last_offset + 1
-            if up_to is not None and offset >= up_to:
-                break
-    return Tail(position, offset)
+    return tail
 
 
 def _load_epochs(
@@ -343,11 +341,8 @@ def _recover_segment(segment: Segment, states: ProducerStates, epochs: LeaderEpo
     segment.txn_index.reset()
     next_offset, position = segment.base_offset, 0
     scan = Scan(segment)
-    for batch in scan:
+    for batch in scan.in_order():
         header = batch.header
-        if header.base_offset < next_offset or header.last_offset_delta < 0:
-            scan.damage = f"offsets go back at byte {batch.position} of {segment.path}"
-            break
         if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
             scan.damage = f"offset {header.last_offset} at byte {batch.position} is too large for {segment.path}"
             break

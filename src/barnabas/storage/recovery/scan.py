@@ -32,6 +32,31 @@ class Scan:
         self._segment = segment
         self.damage: str | None = None
 
+    def in_order(self) -> Iterator[CheckedBatch]:
+        """The same, up to the first whose offsets cannot be.
+
+        The base offset of a batch is not covered by its CRC. A batch that leaves a gap may follow what compaction has
+        removed, or have a higher offset than it was given: then the batch behind it goes back, and neither is
+        among these.
+        """
+        waiting: CheckedBatch | None = None
+        before = offset = self._segment.base_offset
+        for batch in self:
+            header = batch.header
+            if header.base_offset < offset or header.last_offset_delta < 0:
+                self.damage = f"offsets go back at byte {batch.position} of {self._segment.path}"
+                if header.base_offset >= before:  # it follows the one before the gap
+                    waiting = None
+                break
+            if waiting is not None:
+                yield waiting
+            waiting = batch if header.base_offset > offset else None
+            if waiting is None:
+                yield batch
+            before, offset = offset, header.last_offset + 1
+        if waiting is not None:
+            yield waiting
+
     def __iter__(self) -> Iterator[CheckedBatch]:
         segment = self._segment
         position, begin, data = 0, 0, b""

@@ -55,6 +55,8 @@ def _walk(
     file: FileHandle, position: int, end: int, read: Callable[[int, int], bytes], chunk: int
 ) -> Iterator[tuple[int, bytes, int]]:
     """The position of each batch, with bytes that hold its header and where in them it begins."""
+    if position < 0:  # as a damaged index has it
+        raise _corrupt(file, f"has no byte {position}")
     data, begin = b"", position
     while end - position >= HEADER_SIZE:
         start = position - begin

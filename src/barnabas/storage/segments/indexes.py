@@ -14,6 +14,7 @@ Kafka allocates the files of its active segment in full, so a file may end in ze
 
 from __future__ import annotations
 
+import logging
 import struct
 from bisect import bisect_left, bisect_right
 from itertools import pairwise
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from barnabas.storage.files import FileSystem
 
     _Read: TypeAlias = Callable[[int, int], list[tuple[int, int]]]
+
+logger = logging.getLogger(__name__)
 
 _BLOCK: Final = 32
 _GUESSES: Final = 3
@@ -261,12 +264,13 @@ def _first(entry: tuple[int, int]) -> int:
 class OffsetIndex(_Index):
     """From offsets to positions in the log."""
 
-    __slots__ = ()
+    __slots__ = ("_is_doubted",)
 
     ENTRY: Final = struct.Struct(">ii")
 
     def __init__(self, files: FileSystem, file: FileHandle, base_offset: int, size: int | None = None) -> None:
         super().__init__(files, file, base_offset, size, self.ENTRY)
+        self._is_doubted = False
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry; offsets and positions only grow."""
@@ -277,6 +281,18 @@ class OffsetIndex(_Index):
         """Offset and position of the last entry at or before `offset`; the segment's start when there is none."""
         found = self._floor(min(offset - self.base_offset, MAX_RELATIVE_OFFSET), cached=cached)
         return (self.base_offset, 0) if found is None else (self.base_offset + found[0], found[1])
+
+    def doubt(self, offset: int, position: int) -> None:
+        """An entry would have led a reader past batches, or to what is none; said once."""
+        if not self._is_doubted:
+            self._is_doubted = True
+            logger.warning(
+                "%s is damaged: it has offset %d at byte %d, where no such batch begins. Batches are found without "
+                "it, which is slow. Stop the broker and remove the file: it is made anew at the next start.",
+                self.file.path,
+                offset,
+                position,
+            )
 
     def offset_after(self, position: int, *, cached: bool = False) -> int | None:
         """An offset that no batch before `position` has: that of the first entry from there on; None without one."""

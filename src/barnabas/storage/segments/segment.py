@@ -15,10 +15,12 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.model.errors import StorageFailed
+from barnabas.model.errors import CorruptMessage
 from barnabas.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD
+from barnabas.storage.files import ColdRead
 from barnabas.storage.segments.batches import batch_headers, batch_ranges
 from barnabas.storage.segments.file_names import (
     DELETED_SUFFIX,
@@ -281,32 +283,46 @@ class Segment:
     def locate(self, offset: int, end: int, *, cached: bool = False) -> BatchRange | None:
         """The first batch before position `end` that holds `offset` or later ones."""
         recent = self.recent(offset, end)
-        indexed: int | None = None
         if recent is not None:
-            position, _ = recent
-        else:
-            indexed, position = self.offset_index.lookup(offset, cached=cached)
+            return self._first_with(offset, recent[0], end, cached)
+        indexed, position = self.offset_index.lookup(offset, cached=cached)
+        is_first = position != 0  # and is to be looked at: the index is a hint
+        try:
+            for found in self.ranges(position, end, cached=cached):
+                if is_first:
+                    is_first = False
+                    if not self.base_offset <= found.base_offset <= indexed:
+                        break
+                if found.last_offset >= offset:
+                    return found
+            else:
+                if not is_first:
+                    return None
+        except CorruptMessage:
+            if not is_first:
+                raise
+        self.offset_index.doubt(indexed, position)
+        if cached:
+            raise ColdRead(self.path)
+        return self._first_with(offset, 0, end, cached)
+
+    def _first_with(self, offset: int, position: int, end: int, cached: bool) -> BatchRange | None:
         for found in self.ranges(position, end, cached=cached):
             if found.last_offset >= offset:
-                if indexed is not None and found.position == position > 0 and found.base_offset > indexed:
-                    raise self._wrong_entry(indexed, found)
                 return found
         return None
 
     def position_before(self, offset: int) -> int:
-        """The start of a batch from which on `offset` is found, as the index has it. Raises StorageFailed."""
+        """The start of a batch from which on `offset` is found."""
         indexed, position = self.offset_index.lookup(offset)
-        first = next(self.ranges(position, self.size), None) if position else None
-        if first is not None and first.base_offset > indexed:
-            raise self._wrong_entry(indexed, first)
-        return position
-
-    def _wrong_entry(self, indexed: int, found: BatchRange) -> StorageFailed:
-        """An entry that would have a reader pass over batches."""
-        return StorageFailed(
-            f"{self.offset_index.file.path} has offset {indexed} at byte {found.position}, where a batch begins "
-            f"with offset {found.base_offset}. Stop the broker and remove the file: it is made anew at the next start"
-        )
+        if position == 0:
+            return 0
+        with suppress(CorruptMessage):
+            first = next(self.ranges(position, self.size), None)
+            if first is not None and self.base_offset <= first.base_offset <= indexed:
+                return position
+        self.offset_index.doubt(indexed, position)
+        return 0
 
     def recent(self, offset: int, end: int) -> tuple[int, int] | None:
         """Where the batch that locate() finds begins and ends, if it is among the newest: no file is looked at."""
@@ -425,8 +441,7 @@ class Segment:
 
     def read_largest_timestamp(self, largest: Timestamped, end: int) -> Timestamped:
         """The largest timestamp before position `end`, given one that an index has."""
-        position = self.offset_index.lookup(largest.offset)[1]
-        for _, header in self.headers(position, end):
+        for _, header in self.headers(min(self.position_before(largest.offset), end), end):
             if header.max_timestamp > largest.timestamp:
                 largest = Timestamped(header.max_timestamp, header.last_offset)
         return largest

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.model.clock import ManualClock
-from barnabas.model.errors import OffsetOutOfRange, StorageFailed
+from barnabas.model.errors import OffsetOutOfRange
 from barnabas.model.log_config import LogConfig
 from barnabas.protocol.records.batch import read_header
+from barnabas.storage.files import ColdRead
+from barnabas.storage.segments.indexes import OffsetIndex
 from tests.support.logs import (
     NOW,
     UnsyncedFiles,
@@ -162,19 +164,46 @@ def test_a_new_leader_notes_its_epoch_before_it_writes(log: Log) -> None:
     assert log.offset_for_epoch(1) == (1, 3)
 
 
-def test_an_index_entry_that_would_have_readers_pass_over_batches_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", [(0, None), (None, -1), (None, 1 << 30), (None, 113), (7, None)])
+def test_an_index_entry_that_would_have_readers_pass_over_batches_is_not_believed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, first: tuple[int | None, int | None]
+) -> None:
     log = new_log(tmp_path, LogConfig(index_interval_bytes=100))
     append(log, *(batch(3) for _ in range(20)))
     log.close()
     [index] = log.directory.glob("*.index")
-    index.write_bytes(bytes(4) + index.read_bytes()[4:8])  # the first entry, now of the base offset
+    data = index.read_bytes()
+    old = OffsetIndex.ENTRY.unpack_from(data)
+    entry = [was if new is None else new for was, new in zip(old, first, strict=True)]
+    index.write_bytes(OffsetIndex.ENTRY.pack(*entry) + data[8:])
     again = reopened(log)
-    for read in (lambda: read_bytes(again, 0), lambda: again.offset_for_time(NOW, up_to=60)):
-        with pytest.raises(StorageFailed, match=r"index has offset 0 at byte \d+.*made anew"):
-            read()
+    for offset in range(0, 60, 3):
+        assert read_header(read_bytes(again, offset)).base_offset == offset
+    assert again.store.failed is None
+    found = again.offset_for_time(NOW, up_to=60)
+    assert found is not None
+    assert found.offset == 0
+    doubts = [line for line in caplog.messages if "made anew" in line]
+    assert len(doubts) <= 1
+    assert all(f"has offset {entry[0]} at byte {entry[1]}" in line for line in doubts)
+    assert doubts or entry[0] == 7
     again.close()
     index.unlink()
     assert len(stored(reopened(again))) == 20
+
+
+def test_where_an_index_is_wrong_batches_are_looked_for_in_a_thread(tmp_path: Path) -> None:
+    """Without it, the file may have to be gone over from its beginning."""
+    log = new_log(tmp_path, LogConfig(index_interval_bytes=100))
+    append(log, *(batch(3) for _ in range(20)))
+    log.close()
+    [index] = log.directory.glob("*.index")
+    index.write_bytes(bytes(4) + index.read_bytes()[4:])
+    again = reopened(log)
+    again.open()
+    with pytest.raises(ColdRead):
+        again.read(0, 100, 60, True, may_block=False)
+    assert again.read(0, 100, 60, True).slices[0].position == 0
 
 
 @pytest.mark.parametrize("length", [-12, -13, -1, 0, 48])

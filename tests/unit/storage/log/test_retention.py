@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,6 +23,7 @@ from tests.support.logs import (
     file_names,
     new_log,
     oldest,
+    reopened,
     stored,
 )
 
@@ -66,6 +68,23 @@ def test_time_counts_from_the_largest_timestamp_of_a_segment(log: Log) -> None:
     assert expired_segments(log, NOW + 10 * HOUR + 1).count == 1
     assert expired_segments(log, NOW + 13 * HOUR).count == 3
     assert expired_segments(log, NOW + 15 * HOUR).count == 5
+
+
+@pytest.mark.parametrize("keep", [0, 12])
+@pytest.mark.parametrize("interval", [100, 10_000])
+def test_a_time_index_that_is_damaged_is_no_reason_to_remove_records(tmp_path: Path, keep: int, interval: int) -> None:
+    """What is left of it, or the age of the file, may be long ago."""
+    settings = LogConfig(segment_bytes=1000, index_interval_bytes=interval, retention_ms=HOUR)
+    log = new_log(tmp_path, settings)
+    append(log, *(batch(1, size=200, timestamp=NOW + HOUR * number) for number in range(6)))
+    log.close()
+    path = log.directory / f"{0:020d}.timeindex"
+    path.write_bytes(path.read_bytes()[:keep] if keep else struct.pack(">qi", NOW - 100 * HOUR, 2))
+    again = reopened(log)
+    again.high_watermark = 6
+    assert expired_segments(again, NOW + 3 * HOUR).count == 0
+    assert expired_segments(again, NOW + 3 * HOUR + 1).count == 1
+    again.close()
 
 
 def test_size_counts_from_the_end(log: Log) -> None:

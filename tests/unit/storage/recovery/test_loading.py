@@ -145,6 +145,33 @@ def test_offsets_that_go_back_end_the_log(log: Log) -> None:
     assert again.log_end_offset == 56
 
 
+@pytest.mark.parametrize("position", [0, SIZE])
+def test_a_batch_whose_offset_was_raised_hides_nothing_that_was_on_disk(log: Log, position: int) -> None:
+    """The base offset is not covered by the CRC. What comes behind was cut, since its offsets go back."""
+    log.flush()
+    log.abandon()
+    damage(file(log, 54), position + 5, b"\x01")
+    before = file(log, 54).read_bytes()
+    again = recovered(log)
+    assert again.torn is not None
+    assert f"its records end at {54 + 2 * position // SIZE}" in str(again.torn)
+    assert file(log, 54).read_bytes() == before
+
+
+@pytest.mark.parametrize("position", [0, SIZE])
+def test_a_batch_whose_offset_was_raised_ends_a_log_that_was_not_on_disk(log: Log, position: int) -> None:
+    """It is not kept, so that the log does not go on at that offset."""
+    log.abandon()
+    damage(file(log, 54), position + 5, b"\x01")
+    assert recovered(log).log_end_offset == 54 + 2 * position // SIZE
+
+
+def test_a_gap_that_nothing_contradicts_stays(log: Log) -> None:
+    log.abandon()
+    damage(file(log, 54), 2 * SIZE, (80).to_bytes(8, "big"))
+    assert recovered(log).log_end_offset == 82
+
+
 def test_indexes_are_rebuilt(log: Log) -> None:
     log.flush()
     expected = {path.name: path.read_bytes() for path in log.directory.iterdir() if path.name.endswith("index")}

@@ -1,0 +1,107 @@
+"""The transaction indexes of a partition, held against the markers in its batches.
+
+Readers of committed records believe the index: an entry that is missing, or begins too late, gives them aborted records
+as if they had been committed. Where a transaction began before the first batch that is left, the index knows an earlier
+beginning than the batches do. Of what was compacted, batches and markers tell too little.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from barnabas.storage.check.report import Report
+
+_ENTRY: Final = struct.Struct(">hqqqq")
+_ABORT: Final = 0
+
+
+class _Aborted(NamedTuple):
+    """A transaction whose marker says that it was aborted."""
+
+    first: int | None
+    """The offset of its first batch that is left; None where there is none."""
+    open_from: int
+    """Where the earliest transaction begins that is open after it, or the offset after its marker."""
+
+
+class Transactions:
+    """Follows the transactional batches of a partition, segment by segment.
+
+    Batches before offset `cleaned_to` may be what compaction has left. From offset `unread` on, the next start makes
+    the indexes anew, so that what is missing there is only a warning.
+    """
+
+    def __init__(self, report: Report, *, cleaned_to: int, unread: int | None) -> None:
+        self._report = report
+        self._cleaned_to = cleaned_to
+        self._unread = unread
+        self._start: int | None = None
+        self._open: dict[int, int] = {}
+        self._aborted: dict[tuple[int, int], _Aborted] = {}
+        """By producer and offset of the marker: those of this segment."""
+
+    def follow(self, producer: int, base_offset: int, last_offset: int, marker: bytes) -> None:
+        """Take the next transactional batch into account; `marker` are the records of one that ends a transaction."""
+        if not marker:
+            if base_offset >= self._cleaned_to:
+                self._open.setdefault(producer, base_offset)
+            return
+        first = self._open.pop(producer, None)
+        if _kind(marker) == _ABORT:
+            self._aborted[producer, last_offset] = _Aborted(first, min(self._open.values(), default=last_offset + 1))
+
+    def check(self, path: Path, base: int, end: int) -> None:
+        """Compare the index of the segment from `base` to `end` with the transactions that ended in it."""
+        if self._start is None:
+            self._start = max(base, self._cleaned_to)
+        aborted, self._aborted = self._aborted, {}
+        data = path.read_bytes() if path.exists() else b""
+        if len(data) % _ENTRY.size:
+            self._report.error(path, None, f"{len(data)} bytes are not whole entries of {_ENTRY.size}")
+        before = -1
+        for number, entry in enumerate(_ENTRY.iter_unpack(data[: len(data) // _ENTRY.size * _ENTRY.size])):
+            version, producer, first, last, stable = entry
+            position = number * _ENTRY.size
+            if version != 0:
+                self._report.error(path, position, f"has version {version}")
+            elif not (before <= last and 0 <= first <= last and base <= last < end and stable <= end):
+                what = f"offsets {first} to {last}, stable {stable}, do not fit the segment"
+                self._report.error(path, position, what)
+            else:
+                self._check_entry(path, position, (producer, first, last, stable), aborted.pop((producer, last), None))
+            before = last
+        for (producer, last), transaction in aborted.items():
+            if transaction.first is not None:
+                say = self._report.error if self._unread is None or last < self._unread else self._report.warn
+                say(path, None, f"lacks the transaction of producer {producer} that was aborted at offset {last}")
+
+    def _check_entry(
+        self, path: Path, position: int, entry: tuple[int, int, int, int], aborted: _Aborted | None
+    ) -> None:
+        producer, first, last, stable = entry
+        if aborted is None:
+            if last >= self._cleaned_to:
+                what = f"producer {producer} has no transaction that was aborted at offset {last}"
+                self._report.error(path, position, what)
+            return
+        if aborted.first is not None and first != aborted.first and first >= (self._start or 0):
+            what = f"the transaction of producer {producer} begins at offset {aborted.first}, not at {first}"
+            self._report.error(path, position, what)
+        if stable > aborted.open_from:
+            what = f"everything before offset {stable} was decided, it says, but at {aborted.open_from} it was not"
+            self._report.error(path, position, what)
+
+
+def _kind(records: bytes) -> int | None:
+    """What a control record decides: its key, a version and a type, follows five numbers in front."""
+    position = 0
+    for number in range(5):  # length, attributes (always one byte), times, offsets, length of the key
+        while number != 1 and position < len(records) and records[position] & 0x80:
+            position += 1
+        position += 1
+    key = records[position : position + 4]
+    return int.from_bytes(key[2:], "big") if len(key) == 4 else None
