@@ -75,13 +75,18 @@ class Original:
     stored: Mapping[str, Sequence[Stored]]
     aborted: Mapping[str, Sequence[tuple[int, ...]]]
 
+    @classmethod
+    def of(cls, data: Path) -> Original:
+        """Read a directory that is whole."""
+        found = stored(data)
+        return cls(found, {name: aborted(data, name) for name in found})
+
 
 def run(directory: Path, count: int, seed: int) -> Figures:
     """Damage `count` files, one at a time; raises BrokenRule."""
     figures, random = Figures(seed), Random(seed)
     data = build(directory)
-    found = stored(data)
-    original = Original(found, {name: aborted(data, name) for name in found})
+    original = Original.of(data)
     _check_whole(_copy(data, directory / "whole"), original)
     for number in range(count):
         copy = _copy(data, directory / "copy")
@@ -94,7 +99,7 @@ def run(directory: Path, count: int, seed: int) -> Figures:
         )
         figures.cases += 1
         try:
-            figures.outcomes[_try(copy, mode, damage, original, starts=starts)] += 1
+            figures.outcomes[try_damaged(copy, mode, damage, original, starts=starts)] += 1
         except BrokenRule as error:
             raise BrokenRule(f"{case}: {error}") from error
         except Exception as error:
@@ -184,7 +189,7 @@ _DAMAGES: Final[tuple[Callable[[bytearray, Random], tuple[str, bytes]], ...]] = 
 )
 
 
-def _try(copy: Path, mode: str, damage: Damage, original: Original, *, starts: bool) -> str:
+def try_damaged(copy: Path, mode: str, damage: Damage, original: Original, *, starts: bool) -> str:
     """Check and load a damaged directory; what came of it. `starts`: a broker is started on it before."""
     if mode != "clean":
         (copy / CLEAN_STOP).unlink(missing_ok=True)

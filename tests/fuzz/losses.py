@@ -8,6 +8,8 @@ A batch is damaged if one of its bytes is another one or is gone. Nothing else m
 - where a log is refused as a whole, nothing: its files have every byte that they had before the start;
 - where everything is read again (`unread`: a crash, and no recovery point), the log ends at the first damaged byte, as
   after a power loss, and a warning names the byte and how many later segments were removed;
+- a log whose topic id is another one is kept aside as that of an earlier topic, with all of its files, and a warning
+  says so;
 - by a wrong number in the checkpoint of log starts, the records before it are deleted ones. That file has no checksum
   (Kafka's format), and such a number is only noticed where it contradicts other files.
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from barnabas.storage.check import Report
 
 LOG_STARTS: Final = "log-start-offset-checkpoint"
+TOPIC_ID: Final = "partition.metadata"
 
 
 class Stored(NamedTuple):
@@ -172,6 +175,9 @@ def judge(case: Case, name: str, served: Served, expected: Sequence[Stored], end
         return "log refused, its files as they were"
     if lost and case.damage.path.name == LOG_STARTS:
         return "log start damaged, and said"
+    if case.is_started and case.damage.path.name == TOPIC_ID and not served.batches:
+        _judge_set_aside(case, name, shown)
+        return "log kept aside for another topic id, and said"
     if served.expired:
         raise BrokenRule(shown)
     if case.damage.path.suffix == ".log":
@@ -201,6 +207,16 @@ def _judge_refused(case: Case, name: str, shown: str) -> None:
     before = {path: data for path, data in case.before.items() if path.startswith(f"{name}/")}
     if case.segments(name) != before:
         raise BrokenRule(f"{shown}; and its segments are not what they were before the start")
+
+
+def _judge_set_aside(case: Case, name: str, shown: str) -> None:
+    """A log of another topic may be that of an earlier one: it is kept, and a new one is begun in its place."""
+    [kept] = case.data.glob(f"{name}.*-stray")
+    before = [data for path, data in case.before.items() if path.startswith(f"{name}/")]
+    if list(segments(case.data, kept).values()) != before:
+        raise BrokenRule(f"{shown}; {kept.name} has other segments than the log had")
+    if not case.is_said(kept.name):
+        raise BrokenRule(f"{shown}; nobody says that the log is {kept.name} now")
 
 
 def _judge_segment(

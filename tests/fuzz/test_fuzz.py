@@ -20,10 +20,12 @@ from barnabas.protocol.wire import bounds
 from barnabas.protocol.wire.codec import decode
 from barnabas.storage.recovery.scan import CheckedBatch, Scan
 from tests.fuzz import batches, bugs, files, queues, sockets, tree
+from tests.fuzz.losses import Damage
 from tests.fuzz.mutations import mutated
 from tests.fuzz.requests import requests
 from tests.fuzz.rules import BrokenRule
 from tests.fuzz.schemas import Encoder, Target, targets
+from tests.fuzz.stopped_data import build
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,6 +86,17 @@ def test_a_loss_of_what_was_not_damaged_is_found(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(Scan, "in_order", in_order)
     with pytest.raises(BrokenRule, match="were not damaged"):
         files.run(tmp_path, 200, seed=2)
+
+
+def test_a_log_with_another_topic_id_is_kept(tmp_path: Path) -> None:
+    data = build(tmp_path)
+    original = files.Original.of(data)
+    path = data / "plain-0" / "partition.metadata"
+    old = path.read_bytes()
+    path.write_bytes(old[:-22] + b"om2_OlAOSjy1zpOO6eubKA")
+    damage = Damage(path, "another id", (range(len(old) - 22, len(old)),))
+    outcome = files.try_damaged(data, "clean", damage, original, starts=True)
+    assert outcome == "log kept aside for another topic id, and said"
 
 
 def test_tree(tmp_path: Path) -> None:

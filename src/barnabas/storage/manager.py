@@ -273,8 +273,8 @@ class LogManager:
                 log.set_topic_id(topic_id)
                 return log
             if log is not None:
-                logger.info("%s belongs to an earlier topic %s: it is set aside.", log.directory, tp.topic)
-                self._set_aside(log)
+                kept = self._set_aside(log).path
+                logger.warning("%s has another topic's id: it is kept as %s, and a new log begins.", log.path, kept)
             stray = self._strays.claim(tp, topic_id, self._free_name)
             if stray is None:
                 return self._create(tp, topic_id, config, is_new)
