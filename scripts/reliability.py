@@ -27,19 +27,21 @@ def noted(tool: str) -> list[Row]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
 
 
-def fuzz(kind: str) -> list[str]:
-    """Frames or batches."""
+def fuzz(kind: str, what: str) -> list[str]:
+    """One kind of fuzzing; `what` is counted."""
     rows = [row for row in noted("fuzz") if row["kind"] == kind]
     if not rows:
         return []
     outcomes = Counter[str]()
     for row in rows:
         outcomes.update(row["outcomes"])
-    total = sum(row["frames"] if "frames" in row else row["asked"] for row in rows)
-    shown = ", ".join(f"{count:,} {name}" for name, count in outcomes.most_common())
+    whole = [row for row in rows if not row.get("broken")]
+    total = sum(row["frames"] if "frames" in row else row["asked"] for row in whole)
+    shown = "".join(f"{count:,} {name}, " for name, count in outcomes.most_common()).removesuffix(", ")
+    results = [shown, _steps(rows), _broken([row["seed"] for row in rows if row.get("broken")])]
     return [
-        f"| fuzz of {kind} | {total:,} in {len(rows)} runs, seeds {_span(rows)} | {shown}; {_steps(rows)}; no rule "
-        "broken |"
+        f"| fuzz of {what} | {total:,} in {len(rows)} runs, seeds {_span(rows)} | "
+        f"{'; '.join(result for result in results if result)} |"
     ]
 
 
@@ -58,30 +60,45 @@ def simulation(tool: str, name: str) -> list[str]:
 
 
 def failing_calls() -> list[str]:
-    """Stories that were told for every call."""
-    rows = [row for row in noted("failing-calls") if row["step"] == 1]
+    """Stories that were told for every call; what was told again counts once, as it was last."""
+    rows = _latest([row for row in noted("failing-calls") if row["step"] == 1], "story", "fault")
     if not rows:
         return []
     stories = {row["story"] for row in rows}
     tellings, broken = sum(row["tellings"] for row in rows), sum(len(row["broken"]) for row in rows)
-    pairs = len({(row["story"], row["fault"]) for row in rows})
+    which = sorted({row["story"] for row in rows if row["broken"]})
+    named = f", of {', '.join(which)} (see below)" if which else ""
+    named += _before({row["story"] for row in noted("failing-calls") if row["broken"]}.difference(which))
     return [
-        f"| failing calls, every call | {tellings:,} tellings of {pairs} pairs of a story and a fault, {len(stories)} "
-        f"stories | {broken or 'none'} broke a rule |"
+        f"| failing calls, every call | {tellings:,} tellings of {len(rows)} pairs of a story and a fault, "
+        f"{len(stories)} stories | {broken or 'none'} broke a rule{named} |"
     ]
 
 
 def interleavings() -> list[str]:
-    """Orders with more than one switch."""
-    rows = noted("interleavings")
+    """Orders with more than one switch; what was run again counts once, as it was last."""
+    rows = _latest([row for row in noted("interleavings") if row["switches"] == 2], "pair")
     if not rows:
         return []
-    orders, pairs = sum(row["orders"] for row in rows), {row["pair"] for row in rows}
-    whole = {row["pair"] for row in rows if row["is_whole"]}
+    orders = sum(row["orders"] for row in rows)
+    whole = [row for row in rows if row["is_whole"]]
+    broken = [row["pair"] for row in rows if row.get("broken")]
+    said = f"a rule was broken by {', '.join(broken)} (see below)" if broken else "no rule broken"
+    said += _before({row["pair"] for row in noted("interleavings") if row.get("broken")}.difference(broken))
     return [
-        f"| interleavings with two switches | {orders:,} orders of {len(pairs)} pairs, {len(whole)} of them in all "
-        "orders | no rule broken in these; pairs that broke one are told of below |"
+        f"| interleavings with two switches | {orders:,} orders of {len(rows)} pairs, {len(whole)} of them in all "
+        f"orders | {said} |"
     ]
+
+
+def _before(names: set[str]) -> str:
+    """What broke a rule once, and did not when it was run again."""
+    return f"; {', '.join(sorted(names))} did before (see below)" if names else ""
+
+
+def _latest(rows: list[Row], *names: str) -> list[Row]:
+    """The last row of each that has the same values of these."""
+    return list({tuple(row[name] for name in names): row for row in rows}.values())
 
 
 def soak() -> list[str]:
@@ -95,10 +112,13 @@ def soak() -> list[str]:
     counts = ", ".join(f"{faults[name]} {name}" for name in FAMILIES)
     hours = sum(row["seconds"] for row in rows) / 3600
     records = sum(row["acknowledged"] for row in rows)
-    broken = [row["seed"] for row in rows if row["failed"]]
+    broken = _broken([row["seed"] for row in rows if row.get("violations")])
+    unfinished = [row["seed"] for row in rows if row["failed"] and not row.get("violations")]
+    if unfinished:
+        broken += f"; not brought to an end: seeds {', '.join(map(str, unfinished))} (see below)"
     return [
         f"| soak, SQLite and ZooKeeper | {faults.total()} faults in {len(rows)} runs and {hours:.1f} hours, seeds "
-        f"{_span(rows)}: {counts} | {records:,} records acknowledged; {_steps(rows)}; {_broken(broken)} |"
+        f"{_span(rows)}: {counts} | {records:,} records acknowledged; {_steps(rows)}; {broken} |"
     ]
 
 
@@ -124,7 +144,9 @@ def queues() -> list[str]:
 def _steps(rows: list[Row]) -> str:
     """The longest step of an event loop, and which runs had one that took too long."""
     timed = [row for row in rows if row.get("longest_step")]
-    longest = max((row["longest_step"] for row in timed), default=0.0) * 1000
+    if not timed:
+        return ""
+    longest = max(row["longest_step"] for row in timed) * 1000
     late = [row["seed"] for row in timed if row["longest_step"] > TOO_LONG]
     which = f", more than {TOO_LONG * 1000:.0f} ms with seeds {', '.join(map(str, late))} (see below)" if late else ""
     return f"longest step of an event loop {longest:.0f} ms{which}"
@@ -153,8 +175,11 @@ def _broken(seeds: list[int]) -> str:
 def table() -> str:
     """All figures that add up."""
     rows = [
-        *fuzz("frames"),
-        *fuzz("batches"),
+        *fuzz("frames", "frames"),
+        *fuzz("sockets", "frames over sockets"),
+        *fuzz("batches", "batches"),
+        *fuzz("files", "files, each damaged in a whole directory"),
+        *fuzz("tree", "metadata trees"),
         *simulation("simulation", "whole brokers in simulation"),
         *simulation("queues-simulation", "whole brokers with a queue in simulation"),
         *failing_calls(),

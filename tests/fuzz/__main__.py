@@ -6,6 +6,7 @@ import argparse
 import logging
 import sys
 import tempfile
+import traceback
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from tests.fuzz.bugs import BUGS, plant, try_tool
 from tests.support.memory import parent_in_memory
 from tests.support.noted_runs import next_seed, note
 
+MOST_WORDS = 300
+"""Characters of a text that are noted."""
 KINDS = {
     "frames": 100_000,
     "sockets": 20_000,
@@ -44,13 +47,22 @@ def main() -> int:
     collector.tune_process()  # as `barnabas start` does: else its pauses are taken for a request's
     count = KINDS[chosen.kind] if chosen.count is None else chosen.count
     first = next_seed("fuzz", kind=chosen.kind) if chosen.note else 1
+    broken = 0
     for seed in range(chosen.seed or first, (chosen.seed or first) + chosen.runs):
         with tempfile.TemporaryDirectory(prefix="barnabas-fuzz-", dir=parent_in_memory()) as directory:
-            figures = import_module(f"tests.fuzz.{chosen.kind}").run(Path(directory), count, seed)
+            try:
+                figures = import_module(f"tests.fuzz.{chosen.kind}").run(Path(directory), count, seed)
+            except Exception as error:
+                if not chosen.note:
+                    raise
+                broken += 1
+                traceback.print_exc()
+                note("fuzz", kind=chosen.kind, seed=seed, asked=count, outcomes={}, broken=str(error)[:MOST_WORDS])
+                continue
         print(figures, flush=True)
         if chosen.note:
             note("fuzz", kind=chosen.kind, seed=seed, asked=count, **_figures_of(figures))
-    return 0
+    return 1 if broken else 0
 
 
 def _figures_of(figures: Any) -> dict[str, Any]:
@@ -61,7 +73,7 @@ def _figures_of(figures: Any) -> dict[str, Any]:
 
 def _shortened(value: Any) -> Any:
     if isinstance(value, str):
-        return value[:160]
+        return value[:MOST_WORDS]
     return round(value, 4) if isinstance(value, float) else value
 
 

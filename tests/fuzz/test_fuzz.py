@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -47,6 +49,16 @@ def test_frames() -> None:
 def test_a_defect_is_found(name: str) -> None:
     """The cheap ones; `--trial` tries all."""
     assert bugs.find(name, 60) is not None
+
+
+def test_a_run_that_broke_a_rule_is_noted(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "tests.fuzz", "batches", "--bug", "unread-records", "--count", "100", "--note"]
+    environment = os.environ | {"BARNABAS_NOTED_RUNS": str(tmp_path), "BARNABAS_COMMIT": "none"}
+    done = subprocess.run(words, capture_output=True, timeout=100, check=False, env=environment)
+    assert done.returncode == 1
+    [row] = map(json.loads, (tmp_path / "fuzz.jsonl").read_text().splitlines())
+    assert row["broken"]
+    assert (row["kind"], row["seed"], row["asked"], row["outcomes"]) == ("batches", 1, 100, {})
 
 
 def test_sockets(tmp_path: Path) -> None:

@@ -17,9 +17,11 @@ from tests.interleavings.pairs import PAIRS
 from tests.interleavings.stepped import in_steps
 from tests.interleavings.turns import Deadlock
 from tests.support.memory import parent_in_memory
-from tests.support.noted_runs import commit, note, noted
+from tests.support.noted_runs import not_told, note, noted
 
 NOTES: Final = "interleavings"
+MOST_WORDS: Final = 1000
+"""Characters that are noted of an order that broke a rule."""
 
 
 def main() -> int:
@@ -29,7 +31,9 @@ def main() -> int:
     parser.add_argument("--switches", type=int, default=1, help="switches that no thread is forced to")
     parser.add_argument("--most", type=int, help="orders of each pair at most")
     parser.add_argument(
-        "--note", action="store_true", help="add each pair to docs/reliability.d, and leave out what is there"
+        "--note",
+        action="store_true",
+        help="add each pair to docs/reliability.d; begin with those that were never run whole",
     )
     chosen = parser.parse_args()
     logging.getLogger("barnabas").setLevel(logging.CRITICAL)
@@ -39,15 +43,21 @@ def main() -> int:
     ):
         explorer = Explorer(Path(directory), steps)
         total, broken = 0, 0
-        for name in chosen.pair or PAIRS:
-            if chosen.note and was_explored(name, chosen.switches):
-                continue
+        names = list(chosen.pair or PAIRS)
+        if chosen.note:
+            rows = [row for row in noted(NOTES) if row["is_whole"] and row["switches"] == chosen.switches]
+            names = not_told(names, [(row["pair"], row["commit"]) for row in rows])
+        for name in names:
             begun = time.process_time()
+            figures = {"pair": name, "switches": chosen.switches}
             try:
                 explored = explorer.explore(PAIRS[name], switches=chosen.switches, most=chosen.most)
             except (BrokenRule, Deadlock) as error:
                 broken += 1
                 print(f"{name:<32} {error}", flush=True)
+                if chosen.note:
+                    words = str(error)[:MOST_WORDS]
+                    note(NOTES, **figures, orders=explorer.orders, is_whole=False, broken=words, **used(begun))
                 continue
             total += explored.orders
             print(
@@ -57,17 +67,14 @@ def main() -> int:
             )
             if chosen.note:
                 is_whole = explored.orders != chosen.most
-                note(NOTES, pair=name, switches=chosen.switches, orders=explored.orders, is_whole=is_whole)
+                note(NOTES, **figures, orders=explored.orders, is_whole=is_whole, **used(begun))
     print(f"{total:,} orders, {broken or 'no'} rule broken")
     return 1 if broken else 0
 
 
-def was_explored(pair: str, switches: int) -> bool:
-    """Whether all orders of this pair were run, in this state of the code."""
-    return any(
-        (row["pair"], row["switches"], row["is_whole"], row["commit"]) == (pair, switches, True, commit())
-        for row in noted(NOTES)
-    )
+def used(begun: float) -> dict[str, int]:
+    """The processor time since then, as it is noted."""
+    return {"processor_seconds": round(time.process_time() - begun)}
 
 
 if __name__ == "__main__":

@@ -36,14 +36,16 @@ class Explorer:
         self._written: Written = write(root / "template")
         self._template = Template(root / "template")
         self._judged: set[bytes] = set()
+        self.orders = 0
+        """How many orders of the last pair were run, also if one broke a rule."""
 
     def explore(self, pair: Pair, *, switches: int, most: int | None = None) -> Explored:
         """Run a pair in all orders; raises BrokenRule with the first that breaks a rule."""
-        orders = longest = 0
+        self.orders = longest = 0
         for run in explore(lambda turns: self._play(pair, turns), switches=switches, most=most):
-            orders += 1
+            self.orders += 1
             longest = max(longest, len(run.steps))
-        return Explored(orders, longest)
+        return Explored(self.orders, longest)
 
     def _play(self, pair: Pair, turns: Turns) -> Run:
         home = self._root / "run"

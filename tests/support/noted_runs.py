@@ -10,7 +10,12 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_What = TypeVar("_What")
 
 FOLDER: Final = Path(os.environ.get("BARNABAS_NOTED_RUNS", Path(__file__).parents[2] / "docs" / "reliability.d"))
 """Where the notes are; elsewhere where a run of the project's tests must not change the project."""
@@ -36,6 +41,18 @@ def next_seed(tool: str, **chosen: Any) -> int:
     """The first seed that no run of the tool had; `chosen` are the figures that such runs have in common."""
     runs = (row for row in noted(tool) if all(row.get(name) == value for name, value in chosen.items()))
     return max((row.get("last", row["seed"]) for row in runs), default=0) + 1
+
+
+def not_told(asked: Iterable[_What], told: Sequence[tuple[_What, str]]) -> list[_What]:
+    """What is to be told: first what never was, then what was told longest ago, but nothing twice of the same code.
+
+    `told` is the oldest first, each with the commit of its code. So a run goes on where the one before it ended, also
+    when the code has changed meanwhile, and everything is told again one day.
+    """
+    latest = {what: (place, code) for place, (what, code) in enumerate(told)}
+    code = commit()
+    left = [what for what in asked if what not in latest or latest[what][1] != code]
+    return sorted(left, key=lambda what: latest[what][0] if what in latest else -1)
 
 
 def commit() -> str:
