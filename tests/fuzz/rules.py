@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import resource
+import threading
 import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVarTuple
+
+from barnabas.broker import collector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,9 +21,10 @@ if TYPE_CHECKING:
 _Ts = TypeVarTuple("_Ts")
 
 LONG_STEP: Final = 0.1
-"""Seconds of processor time that one step of the event loop may take; the figures say when one took longer."""
-TOO_LONG_STEP: Final = 0.5
-"""The same, with room for a busy machine and for Python's collector: a run fails above it."""
+"""Seconds of processor time that one step of the event loop may take; a run fails above it. Not counted are full
+collections of Python's garbage collector, which have a limit of their own: they come in the middle of any step."""
+LONG_COLLECTION: Final = 0.5
+"""Seconds of processor time that a full collection may take: the fuzzer's objects are in the same heap."""
 
 
 class BrokenRule(AssertionError):
@@ -87,6 +92,28 @@ def _is_socket(descriptor: Path) -> bool:
         return False
 
 
+class FullCollections:
+    """The processor time of full garbage collections in one thread."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        """Of all of them."""
+        self.longest = 0.0
+        self._thread = threading.get_ident()
+        self._began = 0.0
+
+    def __call__(self, phase: str, info: dict[str, int]) -> None:
+        """Called by the collector when a collection begins and when it ends."""
+        if info["generation"] != collector.OLDEST or threading.get_ident() != self._thread:
+            return
+        if phase == "start":
+            self._began = time.thread_time()
+        else:
+            seconds = time.thread_time() - self._began
+            self.seconds += seconds
+            self.longest = max(self.longest, seconds)
+
+
 class TimedLoop(asyncio.SelectorEventLoop):
     """An event loop that knows the processor time of its longest step, and what that step was."""
 
@@ -96,18 +123,41 @@ class TimedLoop(asyncio.SelectorEventLoop):
         self.longest_name = ""
         self.driver: object = None
         """The task that makes and sends the frames: its steps are not the broker's."""
+        self.collections = FullCollections()
+        gc.callbacks.append(self.collections)
+
+    def close(self) -> None:
+        """Measure no more."""
+        gc.callbacks.remove(self.collections)
+        super().close()
+
+    def begin(self, driver: object) -> None:
+        """What came before does not count."""
+        self.longest = self.collections.longest = 0.0
+        self.driver = driver
+
+    def used(self) -> float:
+        """The processor time of this thread, without full collections."""
+        return time.thread_time() - self.collections.seconds
 
     def note(self, seconds: float, name: str) -> None:
         """A step took so long."""
         if seconds > self.longest:
             self.longest, self.longest_name = seconds, name
 
+    def check(self) -> None:
+        """Raises BrokenRule if a step took too long, or a collection."""
+        if self.longest > LONG_STEP:
+            raise BrokenRule(f"a step of the event loop took {self.longest:.2f} s: {self.longest_name}")
+        if self.collections.longest > LONG_COLLECTION:
+            raise BrokenRule(f"a full garbage collection took {self.collections.longest:.2f} s")
+
     def _timed(self, callback: Callable[..., object], *args: Any) -> None:
-        started = time.thread_time()
+        started = self.used()
         try:
             callback(*args)
         finally:
-            seconds = time.thread_time() - started
+            seconds = self.used() - started
             if seconds > self.longest:
                 owner = getattr(callback, "__self__", callback)
                 if owner is not self.driver:

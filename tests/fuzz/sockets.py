@@ -22,7 +22,8 @@ from barnabas.storage.check import check
 from tests.fuzz.bugs import program
 from tests.fuzz.canary import TOPIC, Canary, create_topic, read_values
 from tests.fuzz.requests import requests
-from tests.fuzz.rules import BrokenRule, bad_lines, connections_of, memory_of
+from tests.fuzz.rules import LONG_STEP, BrokenRule, bad_lines, connections_of, memory_of
+from tests.history.tampering import Tampering
 from tests.support.brokers import Barnabas
 from tests.support.wire import request
 
@@ -118,6 +119,9 @@ class Figures:
     canary: int = 0
     p99: float = 0.0
     quiet_p99: float = 0.0
+    longest_step: float = 0.0
+    """Of the broker's event loop, with the collections in it."""
+    longest_name: str = ""
 
     def __str__(self) -> str:
         per_minute = self.outcomes["frames"] / max(self.seconds, 0.001) * 60
@@ -125,14 +129,16 @@ class Figures:
         return (
             f"seed {self.seed}: {outcomes} in {self.seconds:.1f} s ({per_minute:.0f} frames a minute); "
             f"memory at most {self.memory >> 20} MiB; the canary's {self.canary} records are all there, "
-            f"p99 {self.p99 * 1000:.0f} ms (before the noise {self.quiet_p99 * 1000:.0f} ms)"
+            f"p99 {self.p99 * 1000:.0f} ms (before the noise {self.quiet_p99 * 1000:.0f} ms); "
+            f"longest step of the event loop {self.longest_step * 1000:.0f} ms ({self.longest_name[:160]})"
         )
 
 
 def run(directory: Path, count: int, seed: int) -> Figures:
     """Write `count` frames to a broker; raises BrokenRule."""
     figures = Figures(seed)
-    with Barnabas(directory, SETTINGS, program=program()) as broker:
+    watched = Tampering(directory / "steps")
+    with Barnabas(directory, SETTINGS, env=watched.environment, program=program()) as broker:
         create_topic(broker.bootstrap)
         canary = Canary(broker.bootstrap)
         try:
@@ -158,6 +164,9 @@ def run(directory: Path, count: int, seed: int) -> Figures:
         if read != [b"%d" % number for number in range(figures.canary)]:
             raise BrokenRule(f"after a restart {len(read)} of the canary's {figures.canary} records are read")
         _check_log(broker, seed)
+    figures.longest_step, figures.longest_name = watched.longest_step()
+    if figures.longest_step > LONG_STEP:
+        raise BrokenRule(f"a step of the event loop took {figures.longest_step:.2f} s: {figures.longest_name}")
     if figures.memory > MEMORY:
         raise BrokenRule(f"the broker has had {figures.memory >> 20} MiB in memory")
     return figures

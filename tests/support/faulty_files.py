@@ -6,8 +6,8 @@ root to one of the states that a disk may be in: of each directory, some of the 
 newer bytes, in sectors, torn anywhere. `kill` leaves everything, as when only the process ends; a loss of power after
 that may still take what was not synced.
 
-Faults that do not end the run: a sync or a write that fails (`failing_syncs`, `failing_writes`; of files below
-`failing_below` only, where that is set), a disk with so many bytes left (`room`).
+Faults that do not end the run: a sync, a write or a read that fails (`failing_syncs`, `failing_writes`,
+`failing_reads`; of files below `failing_below` only, where that is set), a disk with so many bytes left (`room`).
 Faults that do: `crash_in` lets the n-th operation from now on raise `PowerLoss`, a write after part of its bytes.
 """
 
@@ -72,6 +72,7 @@ class FaultyFiles(FileSystem):
         self.crash_in: int | None = None
         self.failing_syncs = False
         self.failing_writes = False
+        self.failing_reads = False
         self.failing_below = ""
         """Which files are on the disk that fails; the directory keeps its name."""
         self.room: int | None = None
@@ -106,7 +107,7 @@ class FaultyFiles(FileSystem):
 
     def _close_all(self) -> None:
         self.crash_in = None
-        self.failing_syncs = self.failing_writes = False
+        self.failing_syncs = self.failing_writes = self.failing_reads = False
         self.room = None
         for fd in list(self._open):
             os.close(fd)
@@ -200,9 +201,26 @@ class FaultyFiles(FileSystem):
 
     def read(self, fd: int, size: int, position: int) -> bytes:
         """See FileSystem."""
+        if self.failing_reads:
+            self._read_from(self._opened_as[fd])
         data = super().read(fd, size, position)
         self.read_bytes += len(data)
         return data
+
+    def read_cached(self, fd: int, size: int, position: int) -> bytes:
+        """See FileSystem; what is in memory can be read from a disk that fails, and nothing says what is."""
+        if self.failing_reads:
+            return self.read(fd, size, position)
+        return super().read_cached(fd, size, position)
+
+    def read_file(self, path: str) -> bytes:
+        """See FileSystem."""
+        self._read_from(path)
+        return super().read_file(path)
+
+    def _read_from(self, path: str) -> None:
+        if self.failing_reads and self._is_bad(path):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
     def truncate(self, fd: int, size: int) -> None:
         """See FileSystem."""

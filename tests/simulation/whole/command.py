@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 NOTES: Final = "simulation"
 QUEUE_NOTES: Final = "queues-simulation"
 NOTED_AT_ONCE: Final = 200
+TRIAL_SECONDS: Final = 20 * 60.0
+"""Of processor time, in which a planted bug has to be found."""
 
 
 def main() -> int:
@@ -28,7 +30,7 @@ def main() -> int:
     began, used = time.monotonic(), processor_seconds()
     warm_up()
     if options.trial:
-        return run_trial([options.bug] if options.bug else list(BUGS), options.processor_seconds)
+        return run_trial([options.bug] if options.bug else list(BUGS), options.processor_seconds or TRIAL_SECONDS)
     notes = QUEUE_NOTES if options.queues else NOTES
     first = next_seed(notes) if options.note and options.start is None else options.start or 0
     seeds = range(first, first + options.seeds)
@@ -45,7 +47,7 @@ def main() -> int:
                 _tell_smallest(plan, options.bug, options.tries)
             if options.stop:
                 break
-        if processor_seconds() - used > options.processor_seconds:
+        if options.processor_seconds is not None and processor_seconds() - used > options.processor_seconds:
             break
     progress.note()
     print(progress)
@@ -127,8 +129,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--processor-seconds",
         type=float,
-        default=1e9,
-        help="begin no world after so much work (with --trial: for each bug)",
+        help=f"begin no world after so much work (with --trial: for each bug, {TRIAL_SECONDS:.0f} if not given)",
     )
     parser.add_argument("--queues", action="store_true", help="worlds with workers of a queue")
     parser.add_argument("--jobs", type=int, default=1, help="how many worlds run at the same time")

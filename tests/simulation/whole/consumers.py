@@ -1,7 +1,9 @@
-"""Readers of committed data: each follows all partitions of a topic from their starts, at its own pace.
+"""Readers: each follows all partitions of a topic from their starts, at its own pace.
 
 A reader holds the broker to what it was told: a position that it has read up to exists for ever, and the end of a
-partition (ListOffsets) does not go back below it.
+partition (ListOffsets) does not go back below it. It asks for two ends by turns: that of committed records, the last
+stable offset, and that of all records, the high watermark. It reads committed records; in worlds without transactions,
+where all are, some readers ask for all.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from tests.simulation.whole.history import Log
 
+READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -61,13 +64,21 @@ def read_committed(data: bytes, position: int, aborted: Any) -> tuple[list[Found
 class Consumer:
     """Reads a topic until it is told to stop, or up to its end."""
 
-    def __init__(self, client: Client, log: Log, topic: str, partitions: int) -> None:
+    def __init__(
+        self, client: Client, log: Log, topic: str, partitions: int, isolation_level: int = READ_COMMITTED
+    ) -> None:
         self.client = client
+        self._isolation_level = isolation_level
         self._log = log
         self._topic = topic
         self._partitions = partitions
         self._positions: dict[int, int] = dict.fromkeys(range(partitions), 0)
-        self._furthest = dict.fromkeys(range(partitions), 0)
+        self._stable = dict.fromkeys(range(partitions), 0)
+        """The furthest last stable offset of each partition."""
+        self._high_watermarks = dict.fromkeys(range(partitions), 0)
+        """The furthest high watermark of each partition."""
+        self._asks_high_watermark = False
+        """Which end is asked for next."""
 
     async def follow(self, running: Callable[[], bool]) -> None:
         """Read what comes."""
@@ -82,7 +93,8 @@ class Consumer:
                     self._log.reads.append(Poll(f"{self.client.name}/{partition}", tuple(records)))
                     self._log.trace(self.client.name, partition, records[-1].offset)
                 if chance.random() < 0.1:
-                    await self._latest(partition)
+                    self._asks_high_watermark = not self._asks_high_watermark
+                    await (self._high_watermark if self._asks_high_watermark else self._latest)(partition)
             except Unanswered:
                 await self.client.pause()
             if chance.random() < 0.1:
@@ -119,7 +131,7 @@ class Consumer:
             max_wait=wait_ms,
             min_bytes=1,
             max_bytes=1 << 20,
-            isolation_level=READ_COMMITTED,
+            isolation_level=self._isolation_level,
             session_epoch=-1,
             topics=[
                 {
@@ -160,13 +172,23 @@ class Consumer:
         end = await self._offset_at(partition, LATEST)
         if end is None:
             return None
-        known = max(self._furthest[partition], self._positions[partition])
+        known = max(self._stable[partition], self._positions[partition])
         if end < known:
             self._log.violate(f"{self.client.name}: partition {partition} ended at {known}, and ends at {end} now")
-        self._furthest[partition] = max(self._furthest[partition], end)
+        self._stable[partition] = max(self._stable[partition], end)
         return end
 
-    async def _offset_at(self, partition: int, timestamp: int) -> int | None:
+    async def _high_watermark(self, partition: int) -> None:
+        """Ask for the high watermark, which does not go back, nor behind what is stable or was read."""
+        known = max(self._high_watermarks[partition], self._stable[partition], self._positions[partition])
+        end = await self._offset_at(partition, LATEST, READ_UNCOMMITTED)
+        if end is None:
+            return
+        if end < known:
+            self._log.violate(f"{self.client.name}: the high watermark of {partition} was {known}, and is {end} now")
+        self._high_watermarks[partition] = max(self._high_watermarks[partition], end)
+
+    async def _offset_at(self, partition: int, timestamp: int, isolation_level: int = READ_COMMITTED) -> int | None:
         """What ListOffsets says; None if the broker that was asked does not lead."""
         answer = await self.client.ask_leader(
             self._topic,
@@ -174,7 +196,7 @@ class Consumer:
             ApiKey.LIST_OFFSETS,
             6,
             replica_id=-1,
-            isolation_level=READ_COMMITTED,
+            isolation_level=isolation_level,
             topics=[
                 {
                     "name": self._topic,

@@ -137,7 +137,7 @@ class Machine:
         self.disk.on_loop_sync = lambda where: world.log.violate(f"the event loop waits for the disk: {where}")
         self.starts += 1
         self.app = None
-        self.disk_failed = self.disk.failing_syncs or self.disk.failing_writes
+        self.disk_failed = self.disk.failing_syncs or self.disk.failing_writes or self.disk.failing_reads
         world.loop.start_in(process, self._run(process))
 
     async def _run(self, process: Process) -> None:

@@ -72,7 +72,7 @@ class GroupReader(Consumer):
             if offset < known:
                 self._log.violate(f"{self.client.name}: partition {index} was committed to {known}, and is at {offset}")
             self._positions[index] = max(offset, 0)
-            self._furthest[index] = 0
+            self._stable[index] = self._high_watermarks[index] = 0
             self._log.reads.append(Placed(f"{self.client.name}/{index}"))
         self._owned = (*self._owned, *partitions)
 

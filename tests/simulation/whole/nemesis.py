@@ -58,7 +58,7 @@ class Nemesis:
             if machine.needs_restart or not machine.is_up:  # who stopped in the middle of a write has its files open
                 machine.kill()
             machine.disk.room = machine.disk.crash_in = machine.disk.fails_in = None
-            machine.disk.failing_syncs = machine.disk.failing_writes = False
+            machine.disk.failing_syncs = machine.disk.failing_writes = machine.disk.failing_reads = False
             machine.disk.descriptors = None
             machine.slowness = 1.0
             if not machine.is_up:
@@ -229,7 +229,10 @@ class Nemesis:
         await self._for_a_while(fault.seconds, lambda: setattr(machine.disk, "room", None))
 
     async def _eio(self, machine: Machine, fault: Fault) -> None:
+        """Syncs, writes or reads of a disk fail until it is mended, of one log directory or of all."""
         what = "failing_syncs" if fault.other % 2 else "failing_writes"
+        if int(fault.seconds * 1000) % 3 == 0:
+            what = "failing_reads"
         setattr(machine.disk, what, True)
         chosen = int(fault.seconds * 100) % (len(machine.directories) + 1)  # one of them, or all
         machine.disk.failing_below = f"{machine.directories[chosen]}/" if chosen < len(machine.directories) else ""

@@ -17,7 +17,7 @@ from tests.simulation.whole.classic import ClassicMember
 from tests.simulation.whole.client import Client, Unanswered
 from tests.simulation.whole.committers import Committer
 from tests.simulation.whole.compacted import KeyedProducer, KeyedReader
-from tests.simulation.whole.consumers import Consumer
+from tests.simulation.whole.consumers import READ_COMMITTED, READ_UNCOMMITTED, Consumer
 from tests.simulation.whole.history import Log
 from tests.simulation.whole.judge import judge
 from tests.simulation.whole.loop import Process, VirtualLoop
@@ -198,7 +198,9 @@ class World:
 
     def _consumer(self) -> asyncio.Task[None]:
         process, client = self.client()
-        consumer = Consumer(client, self.log, TOPIC, self.plan.partitions)
+        has_open_records = self.plan.transactors or self.plan.seed % 2
+        isolation_level = READ_COMMITTED if has_open_records else READ_UNCOMMITTED
+        consumer = Consumer(client, self.log, TOPIC, self.plan.partitions, isolation_level)
         return self._spawn(process, consumer.follow(lambda: self._running))
 
     def _scanner(self) -> asyncio.Task[None]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 BUGS: Final[dict[str, Callable[[], None]]] = {
     "early-acks": replication.early_acks,
     "own-end": replication.own_end,
+    "unsure-ends": replication.unsure_ends,
     "lagging-joins": replication.lagging_joins,
     "no-truncation": replication.no_truncation,
     "restarted-leads": controller.restarted_leads,

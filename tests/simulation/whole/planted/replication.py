@@ -36,6 +36,11 @@ def own_end() -> None:
     PartitionLeader._advance = advance  # type: ignore[method-assign]
 
 
+def unsure_ends() -> None:
+    """A new leader gives out its high watermark before it is sure to know all that the one before it gave out."""
+    PartitionLeader.knows_high_watermark = property(lambda self: True)  # type: ignore[method-assign, assignment]
+
+
 def lagging_joins() -> None:
     """A follower may join the ISR before it has what is committed."""
 
