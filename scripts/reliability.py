@@ -61,16 +61,17 @@ def simulation(tool: str, name: str) -> list[str]:
 
 def failing_calls() -> list[str]:
     """Stories that were told for every call; what was told again counts once, as it was last."""
-    rows = _latest([row for row in noted("failing-calls") if row["step"] == 1], "story", "fault")
+    rows = _latest([row for row in noted("failing-calls") if row["step"] == 1], "story", "fault", "luck")
     if not rows:
         return []
     stories = {row["story"] for row in rows}
+    pairs = len({(row["story"], row["fault"]) for row in rows})
     tellings, broken = sum(row["tellings"] for row in rows), sum(len(row["broken"]) for row in rows)
     which = sorted({row["story"] for row in rows if row["broken"]})
     named = f", of {', '.join(which)} (see below)" if which else ""
     named += _before({row["story"] for row in noted("failing-calls") if row["broken"]}.difference(which))
     return [
-        f"| failing calls, every call | {tellings:,} tellings of {len(rows)} pairs of a story and a fault, "
+        f"| failing calls, every call | {tellings:,} tellings of {pairs} pairs of a story and a fault, "
         f"{len(stories)} stories | {broken or 'none'} broke a rule{named} |"
     ]
 
@@ -98,7 +99,7 @@ def _before(names: set[str]) -> str:
 
 def _latest(rows: list[Row], *names: str) -> list[Row]:
     """The last row of each that has the same values of these."""
-    return list({tuple(row[name] for name in names): row for row in rows}.values())
+    return list({tuple(row.get(name) for name in names): row for row in rows}.values())
 
 
 def soak() -> list[str]:

@@ -2,8 +2,8 @@
 
 The clients are those of the simulation: they try again what may pass, and the checker of histories judges what they
 saw. Each story says who works while a call fails, and whether that call fails while the broker is started. The power is
-lost only where every topic has flush.messages=1. The number of the call is the seed of its world, too: what threads do
-at the same time happens in another order for each call.
+lost only where every topic has flush.messages=1. The number of the call is the seed of its world, too, so that what
+threads do at the same time happens in another order for each call; `--luck` takes other seeds.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class OneBroker(World):
     def __init__(self, story: BrokerStory, case: Case, folder: Path) -> None:
         synced = story.synced or case.ending.loses_power
         plan = Plan(
-            seed=case.number,
+            seed=case.seed,
             seconds=0.0,
             producers=story.producers,
             consumers=1,
@@ -302,7 +302,7 @@ def tell(name: str, case: Case, *, talk: bool = False) -> Told:
         print(*outcome.lines, sep="\n")
     if outcome.violations:
         call = f"{case.fault.name} in call {case.number} ({outcome.call})"
-        raise BrokenRule(f"{call}, {case.ending.value}: {'; '.join(outcome.violations[:3])}")
+        raise BrokenRule(f"{call}, {case.ending.value}: {'; '.join(outcome.violations[:3])}", outcome.call)
     return Told(case, outcome.call)
 
 
@@ -314,7 +314,7 @@ def _prepare() -> None:
 
 def _tell(name: str, case: Case) -> Outcome:
     gc.disable()
-    _seed_chance(case.number)
+    _seed_chance(case.seed)
     logging.disable(logging.NOTSET)
     folder = _folder()
     try:

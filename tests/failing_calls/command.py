@@ -43,13 +43,14 @@ def main() -> int:
             for fault in ([Fault[chosen.fault]] if chosen.fault else Fault)
         ]
         if chosen.note:
-            rows = [row for row in noted(NOTES) if row["step"] == 1]
+            rows = [row for row in noted(NOTES) if row["step"] == 1 and row.get("luck", 0) == chosen.luck]
             pairs = not_told(pairs, [((row["story"], Fault[row["fault"]]), row["commit"]) for row in rows])
         for name, fault in pairs:
             telling = tell(known[name], fault, chosen, MISSES if name in broker_stories.STORIES else 1)
             print(f"{name:<28} {fault.name:<14} {telling}", flush=True)
             if chosen.note:
-                note(NOTES, story=name, fault=fault.name, step=chosen.step, **telling._asdict())
+                figures = telling._asdict() | ({"luck": chosen.luck} if chosen.luck else {})
+                note(NOTES, story=name, fault=fault.name, step=chosen.step, **figures)
             total += telling.tellings
             broken += len(telling.broken)
     print(f"{total:,} tellings, {broken} broke a rule")
@@ -82,6 +83,7 @@ def tell(teller: Teller, fault: Fault, chosen: argparse.Namespace, misses: int) 
         step=chosen.step,
         first=chosen.first,
         most=chosen.most,
+        luck=chosen.luck,
         misses=misses,
         on_broken=tell_of,
     )
@@ -95,6 +97,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="begin with the call of this number")
     parser.add_argument("--most", type=int, help="tellings of a story with a fault at most")
     parser.add_argument("--step", type=int, default=1, help="try every so manyth call, with one ending each")
+    parser.add_argument("--luck", type=int, default=0, help="other worlds of the stories of whole brokers")
     parser.add_argument("--trial", action="store_true", help="put earlier defects back, and see how soon each is found")
     parser.add_argument(
         "--note",

@@ -128,6 +128,21 @@ class FailingFiles(FaultyFiles):
         self._try("subdirectories", path, opens=True)
         return super().subdirectories(path)
 
+    def lock(self, path: str) -> int | None:
+        """See FileSystem."""
+        self._try("lock", path, opens=True, takes_room=not self.exists(path))
+        return super().lock(path)
+
+    def modified_ms(self, path: str) -> int:
+        """See FileSystem."""
+        self._try("modified_ms", path)
+        return super().modified_ms(path)
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """See FileSystem."""
+        self._try("set_modified_ms", path)
+        super().set_modified_ms(path, modified_ms)
+
     def start_worker(self) -> None:
         """A process is started, which takes descriptors."""
         if self._fails("start a worker", "", Fault.NO_DESCRIPTOR):
@@ -163,6 +178,11 @@ class FailingFiles(FaultyFiles):
             view = memoryview(data).cast("B")
             return super().append(fd, view[: -(-len(view) // 2)])
         return super().append(fd, data)
+
+    def size(self, fd: int) -> int:
+        """See FileSystem."""
+        self._try("size", self._name(fd))
+        return super().size(fd)
 
     def truncate(self, fd: int, size: int) -> None:
         """See FileSystem."""

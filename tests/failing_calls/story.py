@@ -36,7 +36,11 @@ class Ending(Enum):
 
 
 class BrokenRule(Exception):
-    """A story with a failing call broke a rule."""
+    """A story with a failing call broke a rule; `call` is empty if it did so before it came to that call."""
+
+    def __init__(self, words: str, call: str = "") -> None:
+        super().__init__(words)
+        self.call = call
 
 
 class Story(Protocol):
@@ -79,6 +83,13 @@ class Case(NamedTuple):
     number: int
     """Of the call that fails."""
     ending: Ending
+    luck: int = 0
+    """Another number, another order of what a whole broker does at the same time."""
+
+    @property
+    def seed(self) -> int:
+        """Of the world of a whole broker."""
+        return self.number + self.luck * 1_000_000
 
 
 class Told(NamedTuple):
@@ -100,7 +111,7 @@ def tell(make: Callable[[Path, FailingFiles], Story], folder: Path, case: Case) 
         where = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__} {error} ({Path(where.filename).name}:{where.lineno}: {where.line})"
         call = f"{case.fault.name} in call {case.number} ({files.what})"
-        raise BrokenRule(f"{call}, {case.ending.value}: {reason}") from error
+        raise BrokenRule(f"{call}, {case.ending.value}: {reason}", files.what) from error
     finally:
         for path in folder.iterdir():
             shutil.rmtree(path)
@@ -142,15 +153,17 @@ def reraise(error: BrokenRule) -> None:
     raise error
 
 
-def cases(fault: Fault, *, step: int = 1, first: int = 0, ending: Ending | None = None) -> Iterator[Case]:
+def cases(
+    fault: Fault, *, step: int = 1, first: int = 0, ending: Ending | None = None, luck: int = 0
+) -> Iterator[Case]:
     """Calls of ever higher numbers: all endings of each with a step of 1, or one of them."""
     endings = tuple(Ending) if ending is None else (ending,)
     number = first
     while True:
         if step == 1:
-            yield from (Case(fault, number, each) for each in endings)
+            yield from (Case(fault, number, each, luck) for each in endings)
         else:
-            yield Case(fault, number, endings[number // step % len(endings)])
+            yield Case(fault, number, endings[number // step % len(endings)], luck)
         number += step
 
 
@@ -162,6 +175,7 @@ def tell_all(
     first: int = 0,
     most: int | None = None,
     ending: Ending | None = None,
+    luck: int = 0,
     misses: int = 1,
     on_broken: Callable[[BrokenRule], object] = reraise,
 ) -> int:
@@ -171,14 +185,16 @@ def tell_all(
     may have fewer calls than the next.
     """
     count = missed = 0
-    for case in cases(fault, step=step, first=first, ending=ending):
+    for case in cases(fault, step=step, first=first, ending=ending, luck=luck):
         if count == most:
             break
         try:
-            missed = 0 if teller(case).call else missed + 1
-            if missed == misses:
-                break
+            call = teller(case).call
         except BrokenRule as error:
+            call = error.call
             on_broken(error)
+        missed = 0 if call else missed + 1
+        if missed == misses:
+            break
         count += not missed
     return count

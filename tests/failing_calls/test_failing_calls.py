@@ -18,7 +18,7 @@ from tests.failing_calls import broker_stories, log_stories
 from tests.failing_calls.all_stories import tellers
 from tests.failing_calls.bugs import BUGS, Bug, find
 from tests.failing_calls.files import Fault
-from tests.failing_calls.story import tell_all
+from tests.failing_calls.story import BrokenRule, Case, Ending, Told, tell_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,6 +56,16 @@ def test_a_broker_outlives_any_call_that_fails(disk: Path, name: str) -> None:
         for number, fault in enumerate(faults)
     ]
     assert sum(told) > len(faults) // 4
+
+
+def test_a_story_that_breaks_without_its_fault_ends() -> None:
+    told: list[BrokenRule] = []
+
+    def teller(case: Case) -> Told:
+        raise BrokenRule("it always breaks", "a call" if case.number < 3 else "")
+
+    assert tell_all(teller, Fault.NO_ROOM, ending=Ending.GO_ON, misses=2, on_broken=told.append) == 3
+    assert len(told) == 5
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: f"{bug.name}, {bug.fault.name}")

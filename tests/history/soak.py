@@ -75,8 +75,8 @@ def main(words: Sequence[str] | None = None) -> int:
         if report is None or not report.passed or asked.seed is not None or time.monotonic() > deadline:
             break
     print(
-        f"{runs} runs: {faults} faults, {records} records acknowledged, {violations} violations; {late} runs with a step "
-        f"of an event loop above {TOO_LONG} s",
+        f"{runs} runs: {faults} faults, {records} records acknowledged, {violations} violations; {late} runs with "
+        f"a step of an event loop above {TOO_LONG} s",
         flush=True,
     )
     return 0 if report is not None and report.passed and not late else 1
