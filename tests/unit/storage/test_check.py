@@ -93,13 +93,19 @@ def root(tmp_path: Path) -> Path:
     partition = tmp_path / "orders-0"
     partition.mkdir()
     plain = {i: batch(i, time=NOW + i, producer=7) for i in range(0, 30, 3)}
-    ended = {3: batch(3, time=NOW + 3, producer=9, transactional=True), 9: batch(9, 2, time=NOW + 9), 11: marker(11, 9)}
+    ended = {
+        3: batch(3, 2, time=NOW + 3),
+        5: marker(5, 9),
+        6: batch(6, time=NOW + 6, producer=9, transactional=True),
+        9: batch(9, 2, time=NOW + 9),
+        11: marker(11, 9),
+    }
     write_segment(partition, 0, [data for _, data in sorted((plain | ended).items())])
     write_segment(partition, 30, [batch(i, time=NOW + i, epoch=1) for i in (30, 33, 40)])
     (partition / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 30\n")
     (partition / "partition.metadata").write_text("version: 0\ntopic_id: om2_OlAOSjy1zpOO6eubKA")
     (partition / f"{SECOND}.snapshot").write_bytes(snapshot((7, 29), (8, 3)))
-    (partition / f"{SEGMENT}.txnindex").write_bytes(aborted(3, 11, 12))
+    (partition / f"{SEGMENT}.txnindex").write_bytes(aborted(6, 11, 12))
     (tmp_path / "meta.properties").write_text("#\nversion=1\ncluster.id=abc\nnode.id=1\n")
     for name, offset in [("recovery-point", 43), ("log-start", 0), ("replication", 43)]:
         (tmp_path / f"{name}-offset-checkpoint").write_text(f"0\n1\norders 0 {offset}\n")
@@ -112,15 +118,15 @@ def test_a_good_directory_has_no_findings(root: Path) -> None:
     report = check(root)
     assert report.findings == []
     assert report.ok
-    assert (report.partitions, report.segments, report.batches, report.records) == (1, 2, 14, 39)
-    assert report.summary().startswith("1 partitions, 2 segments, 14 batches, 39 records, ")
+    assert (report.partitions, report.segments, report.batches, report.records) == (1, 2, 15, 39)
+    assert report.summary().startswith("1 partitions, 2 segments, 15 batches, 39 records, ")
     assert report.summary().endswith(": 0 errors, 0 warnings")
 
 
 def test_one_partition_can_be_checked_alone(root: Path) -> None:
     report = check(root / "orders-0")
     assert report.findings == []
-    assert report.batches == 14
+    assert report.batches == 15
 
 
 def test_what_is_on_its_way_out_is_left_alone(root: Path) -> None:
@@ -156,7 +162,7 @@ def test_a_live_broker_leaves_zeros_behind_its_newest_entries(root: Path) -> Non
 Damage = tuple[str, "Callable[[bytes], bytes]", str]
 
 ERRORS: list[Damage] = [
-    (f"orders-0/{SEGMENT}.log", lambda d: d[:200] + bytes((d[200] ^ 1,)) + d[201:], "CRC-32C does not match"),
+    (f"orders-0/{SEGMENT}.log", lambda d: d[:100] + bytes((d[100] ^ 1,)) + d[101:], "CRC-32C does not match"),
     (f"orders-0/{SECOND}.log", lambda d: d[:-1], "no batch, and"),
     (f"orders-0/{SECOND}.log", lambda d: d + b"\x00" * 20 + b"x", "no whole batch, and 21 bytes are left"),
     (f"orders-0/{SEGMENT}.log", lambda d: d + bytes(100), "magic 0, length 0: no batch"),
@@ -198,11 +204,11 @@ ERRORS: list[Damage] = [
         lambda d: b"",
         "lacks the transaction of producer 9 that was aborted at offset 11",
     ),
-    (f"orders-0/{SEGMENT}.txnindex", lambda d: aborted(3, 11, 12, 8), "producer 8 has no transaction that was aborted"),
-    (f"orders-0/{SEGMENT}.txnindex", lambda d: aborted(3, 11, 12, 8), "lacks the transaction of producer 9"),
-    (f"orders-0/{SEGMENT}.txnindex", lambda d: aborted(5, 11, 12), "begins at offset 3, not at 5"),
-    (f"orders-0/{SEGMENT}.txnindex", lambda d: aborted(2, 11, 12), "begins at offset 3, not at 2"),
-    (f"orders-0/{SEGMENT}.txnindex", lambda d: aborted(3, 11, 14), "before offset 14 was decided, it says, but at 12"),
+    (f"orders-0/{SEGMENT}.txnindex", lambda d: aborted(6, 11, 12, 8), "producer 8 has no transaction that was aborted"),
+    (f"orders-0/{SEGMENT}.txnindex", lambda d: aborted(6, 11, 12, 8), "lacks the transaction of producer 9"),
+    (f"orders-0/{SEGMENT}.txnindex", lambda d: aborted(7, 11, 12), "begins at offset 6, not at 7"),
+    (f"orders-0/{SEGMENT}.txnindex", lambda d: aborted(5, 11, 12), "begins at 5, before the last one ended: 5"),
+    (f"orders-0/{SEGMENT}.txnindex", lambda d: aborted(6, 11, 14), "before offset 14 was decided, it says, but at 12"),
     ("orders-0/leader-epoch-checkpoint", lambda d: b"0\n2\n0 0\n1 44\n", "starts at 44, after the log's end 43"),
     ("orders-0/leader-epoch-checkpoint", lambda d: b"0\n2\n1 0\n0 30\n", "does not come after"),
     ("orders-0/leader-epoch-checkpoint", lambda d: b"0\n3\n0 0\n1 30\n", "and has 2 rows"),

@@ -11,7 +11,7 @@ from crc32c import crc32c
 
 from barnabas.storage.check.indexes import Batch, OffsetIndex, TimeIndex
 from barnabas.storage.check.text import read_checkpoint, read_number, read_text
-from barnabas.storage.check.transactions import Transactions
+from barnabas.storage.check.transactions import TransactionsCheck
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +82,7 @@ class PartitionCheck:
         self._epochs = _Epochs([], [])
         self._producers: dict[int, tuple[int, int]] = {}
         self._last_epoch = -1
-        self._transactions = Transactions(report, cleaned_to=cleaned_to or 0, unread=unread)
+        self._transactions = TransactionsCheck(report, cleaned_to=cleaned_to or 0, unread=unread)
 
     def check(self) -> Extent:
         """Check everything."""

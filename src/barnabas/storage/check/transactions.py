@@ -1,8 +1,8 @@
 """The transaction indexes of a partition, held against the markers in its batches.
 
 Readers of committed records believe the index: an entry that is missing, or begins too late, gives them aborted records
-as if they had been committed. Where a transaction began before the first batch that is left, the index knows an earlier
-beginning than the batches do. Of what was compacted, batches and markers tell too little.
+as if they had been committed. Of a transaction whose first batches were removed, the index knows an earlier beginning
+than the batches do. Of what was compacted, batches and markers tell too little.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ class _Aborted(NamedTuple):
 
     first: int | None
     """The offset of its first batch that is left; None where there is none."""
+    after: int
+    """The offset of the marker before it of the same producer; -1 where there is none."""
     open_from: int
     """Where the earliest transaction begins that is open after it, or the offset after its marker."""
 
 
-class Transactions:
+class TransactionsCheck:
     """Follows the transactional batches of a partition, segment by segment.
 
     Batches before offset `cleaned_to` may be what compaction has left. From offset `unread` on, the next start makes
@@ -39,7 +41,8 @@ class Transactions:
         self._report = report
         self._cleaned_to = cleaned_to
         self._unread = unread
-        self._start: int | None = None
+        self._ended: dict[int, int] = {}
+        """The offset of the last marker of each producer."""
         self._open: dict[int, int] = {}
         self._aborted: dict[tuple[int, int], _Aborted] = {}
         """By producer and offset of the marker: those of this segment."""
@@ -52,12 +55,12 @@ class Transactions:
             return
         first = self._open.pop(producer, None)
         if _kind(marker) == _ABORT:
-            self._aborted[producer, last_offset] = _Aborted(first, min(self._open.values(), default=last_offset + 1))
+            open_from = min(self._open.values(), default=last_offset + 1)
+            self._aborted[producer, last_offset] = _Aborted(first, self._ended.get(producer, -1), open_from)
+        self._ended[producer] = last_offset
 
     def check(self, path: Path, base: int, end: int) -> None:
         """Compare the index of the segment from `base` to `end` with the transactions that ended in it."""
-        if self._start is None:
-            self._start = max(base, self._cleaned_to)
         aborted, self._aborted = self._aborted, {}
         data = path.read_bytes() if path.exists() else b""
         if len(data) % _ENTRY.size:
@@ -88,8 +91,13 @@ class Transactions:
                 what = f"producer {producer} has no transaction that was aborted at offset {last}"
                 self._report.error(path, position, what)
             return
-        if aborted.first is not None and first != aborted.first and first >= (self._start or 0):
+        if aborted.first is not None and first > aborted.first:
             what = f"the transaction of producer {producer} begins at offset {aborted.first}, not at {first}"
+            self._report.error(path, position, what)
+        if first <= aborted.after:
+            what = (
+                f"the transaction of producer {producer} begins at {first}, before the last one ended: {aborted.after}"
+            )
             self._report.error(path, position, what)
         if stable > aborted.open_from:
             what = f"everything before offset {stable} was decided, it says, but at {aborted.open_from} it was not"
