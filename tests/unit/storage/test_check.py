@@ -243,7 +243,7 @@ def test_a_transaction_of_batches_that_are_gone_is_known_by_its_index_alone(root
     (root / "log-start-offset-checkpoint").write_text("0\n1\norders 0 30\n")
     for path in partition.glob(f"{SEGMENT}.*"):
         path.unlink()
-    write_segment(partition, 30, [batch(30, epoch=1, producer=9, transactional=True), marker(42, 9, epoch=1)])
+    write_segment(partition, 30, [batch(30, 12, epoch=1, producer=9, transactional=True), marker(42, 9, epoch=1)])
     for first in (3, 30):
         (partition / f"{SECOND}.txnindex").write_bytes(aborted(first, 42, 43))
         assert check(root).ok, first
@@ -252,6 +252,22 @@ def test_a_transaction_of_batches_that_are_gone_is_known_by_its_index_alone(root
     write_segment(partition, 30, [marker(42, 9, epoch=1)])  # nothing is left of it, so nobody has to know
     (partition / f"{SECOND}.txnindex").unlink()
     assert check(root).ok
+
+
+def test_where_offsets_are_missing_a_marker_may_be_gone(root: Path) -> None:
+    """Compaction removes markers, and the cleaner's checkpoint may not say that it was there."""
+    partition = root / "orders-0"
+    before = batch(30, epoch=1, producer=9, transactional=True)
+    after = [batch(36, epoch=1, producer=9, transactional=True), marker(42, 9, epoch=1)]
+    index = partition / f"{SECOND}.txnindex"
+    index.write_bytes(aborted(36, 42, 43))
+    write_segment(partition, 30, [before, *after])
+    assert check(root).ok
+    index.write_bytes(aborted(30, 34, 35) + aborted(36, 42, 43))
+    assert check(root).ok
+    index.write_bytes(aborted(36, 42, 43))
+    write_segment(partition, 30, [before, batch(33, epoch=1), *after[:1], batch(39, epoch=1), *after[1:]])
+    assert "begins at offset 30, not at 36" in check(root).errors[0].what
 
 
 def test_after_a_crash_the_next_start_makes_the_transaction_index_anew(root: Path) -> None:

@@ -38,7 +38,6 @@ _SNAPSHOT_ENTRY: Final = struct.Struct(">qhiqiqiq")
 _CHUNK: Final = 1024 * 1024
 _MAX_RELATIVE: Final = 2**31 - 1
 _LAST_CODEC: Final = 4
-_TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
 _MAX_MARKER: Final = 1024
 
@@ -82,7 +81,7 @@ class PartitionCheck:
         self._epochs = _Epochs([], [])
         self._producers: dict[int, tuple[int, int]] = {}
         self._last_epoch = -1
-        self._transactions = TransactionsCheck(report, cleaned_to=cleaned_to or 0, unread=unread)
+        self._transactions = TransactionsCheck(report, unread=unread)
 
     def check(self) -> Extent:
         """Check everything."""
@@ -226,8 +225,8 @@ class PartitionCheck:
                 actual = _crc(head[_CRC_FROM:], file, end - position - _BATCH.size)
             if actual != crc:
                 report.error(path, position, "the CRC-32C does not match")
-            elif attributes & _TRANSACTIONAL:
-                self._transactions.follow(fields[9], base_offset, base_offset + delta, marker)
+            else:
+                self._transactions.follow(attributes, fields[9], base_offset, base_offset + delta, marker)
             count = fields[12]
             if delta < 0 or not 0 <= count <= delta + 1:
                 report.error(path, position, f"{count} records do not fit offsets 0 to {delta}")

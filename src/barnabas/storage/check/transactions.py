@@ -2,7 +2,8 @@
 
 Readers of committed records believe the index: an entry that is missing, or begins too late, gives them aborted records
 as if they had been committed. Of a transaction whose first batches were removed, the index knows an earlier beginning
-than the batches do. Of what was compacted, batches and markers tell too little.
+than the batches do. Where offsets are missing, compaction may have removed batches and markers: of what was open before
+such a gap, nothing is known behind it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 _ENTRY: Final = struct.Struct(">hqqqq")
 _ABORT: Final = 0
+_TRANSACTIONAL: Final = 0x10
+_CONTROL: Final = 0x20
 
 
 class _Aborted(NamedTuple):
@@ -33,28 +36,34 @@ class _Aborted(NamedTuple):
 class TransactionsCheck:
     """Follows the transactional batches of a partition, segment by segment.
 
-    Batches before offset `cleaned_to` may be what compaction has left. From offset `unread` on, the next start makes
-    the indexes anew, so that what is missing there is only a warning.
+    From offset `unread` on, the next start makes the indexes anew, so that what is missing there is only a warning.
     """
 
-    def __init__(self, report: Report, *, cleaned_to: int, unread: int | None) -> None:
+    def __init__(self, report: Report, *, unread: int | None) -> None:
         self._report = report
-        self._cleaned_to = cleaned_to
         self._unread = unread
+        self._end: int | None = None
+        self._has_gap = False
+        """Whether offsets are missing in this segment."""
         self._ended: dict[int, int] = {}
         """The offset of the last marker of each producer."""
         self._open: dict[int, int] = {}
         self._aborted: dict[tuple[int, int], _Aborted] = {}
         """By producer and offset of the marker: those of this segment."""
 
-    def follow(self, producer: int, base_offset: int, last_offset: int, marker: bytes) -> None:
-        """Take the next transactional batch into account; `marker` are the records of one that ends a transaction."""
-        if not marker:
-            if base_offset >= self._cleaned_to:
-                self._open.setdefault(producer, base_offset)
+    def follow(self, attributes: int, producer: int, base_offset: int, last_offset: int, records: bytes) -> None:
+        """Take the next batch into account; `records` are wanted of markers only."""
+        if self._end is not None and base_offset > self._end:
+            self._has_gap = True
+            self._open.clear()
+        self._end = last_offset + 1
+        if not attributes & _TRANSACTIONAL:
+            return
+        if not attributes & _CONTROL:
+            self._open.setdefault(producer, base_offset)
             return
         first = self._open.pop(producer, None)
-        if _kind(marker) == _ABORT:
+        if _kind(records) == _ABORT:
             open_from = min(self._open.values(), default=last_offset + 1)
             self._aborted[producer, last_offset] = _Aborted(first, self._ended.get(producer, -1), open_from)
         self._ended[producer] = last_offset
@@ -62,6 +71,7 @@ class TransactionsCheck:
     def check(self, path: Path, base: int, end: int) -> None:
         """Compare the index of the segment from `base` to `end` with the transactions that ended in it."""
         aborted, self._aborted = self._aborted, {}
+        has_gap, self._has_gap = self._has_gap, False
         data = path.read_bytes() if path.exists() else b""
         if len(data) % _ENTRY.size:
             self._report.error(path, None, f"{len(data)} bytes are not whole entries of {_ENTRY.size}")
@@ -75,22 +85,20 @@ class TransactionsCheck:
                 what = f"offsets {first} to {last}, stable {stable}, do not fit the segment"
                 self._report.error(path, position, what)
             else:
-                self._check_entry(path, position, (producer, first, last, stable), aborted.pop((producer, last), None))
+                found = aborted.pop((producer, last), None)
+                if found is not None:
+                    self._check_entry(path, position, (producer, first, last, stable), found)
+                elif not has_gap:
+                    what = f"producer {producer} has no transaction that was aborted at offset {last}"
+                    self._report.error(path, position, what)
             before = last
         for (producer, last), transaction in aborted.items():
             if transaction.first is not None:
                 say = self._report.error if self._unread is None or last < self._unread else self._report.warn
                 say(path, None, f"lacks the transaction of producer {producer} that was aborted at offset {last}")
 
-    def _check_entry(
-        self, path: Path, position: int, entry: tuple[int, int, int, int], aborted: _Aborted | None
-    ) -> None:
-        producer, first, last, stable = entry
-        if aborted is None:
-            if last >= self._cleaned_to:
-                what = f"producer {producer} has no transaction that was aborted at offset {last}"
-                self._report.error(path, position, what)
-            return
+    def _check_entry(self, path: Path, position: int, entry: tuple[int, int, int, int], aborted: _Aborted) -> None:
+        producer, first, _, stable = entry
         if aborted.first is not None and first > aborted.first:
             what = f"the transaction of producer {producer} begins at offset {aborted.first}, not at {first}"
             self._report.error(path, position, what)
