@@ -301,10 +301,11 @@ class Segment:
         except CorruptMessage:
             if not is_first:
                 raise
-        self.offset_index.doubt(indexed, position)
         if cached:
             raise ColdRead(self.path)
-        return self._first_with(offset, 0, end, cached)
+        found_without = self._first_with(offset, 0, end, cached)  # fails if the file was cut meanwhile
+        self.offset_index.doubt(indexed, position)
+        return found_without
 
     def _first_with(self, offset: int, position: int, end: int, cached: bool) -> BatchRange | None:
         for found in self.ranges(position, end, cached=cached):
@@ -321,7 +322,8 @@ class Segment:
             first = next(self.ranges(position, self.size), None)
             if first is not None and self.base_offset <= first.base_offset <= indexed:
                 return position
-        self.offset_index.doubt(indexed, position)
+        if position < self.size:  # else it may have been cut meanwhile
+            self.offset_index.doubt(indexed, position)
         return 0
 
     def recent(self, offset: int, end: int) -> tuple[int, int] | None:
