@@ -11,6 +11,7 @@ import pytest
 from barnabas.clients import Admin, Consumer, Producer
 from barnabas.clients.errors import RequestRefused, TransactionAborted
 from barnabas.model.internal_topics import PIPELINE_METRICS
+from tests.support.consoles import Keys
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -81,9 +82,32 @@ def test_keys_lead_through_the_console(browser: Browser, orders: str) -> None:
     browser.wait_for(orders, "tbody")
     browser.press("/")
     assert browser.run("return document.activeElement.type") == "search"
-    browser.press("\ue00c")  # escape
+    browser.press(Keys.ESCAPE)
     browser.press("?")
     browser.wait_for("Keyboard", "dialog")
+    told = browser.run(
+        "return [...document.querySelectorAll('dialog dt')].map((each) =>"
+        "  [each.nextSibling.innerText, [...each.children].map((key) => key.innerText).join(' ')])"
+    )
+    ways = {name: keys.removeprefix("g ") for name, keys in told if keys.startswith("g ")}
+    assert list(ways) == browser.run("return [...document.querySelectorAll('nav a')].map((each) => each.innerText)")
+    browser.press(Keys.ESCAPE)
+    for name, key in ways.items():
+        browser.press("g", key)
+        browser.wait_for(name, "nav a[aria-current]")
+
+
+def test_arrows_lead_through_the_rows_of_a_table(browser: Browser, orders: str) -> None:
+    browser.open("/brokers")
+    browser.run("arguments[0].focus()", browser.find("table[aria-label=Brokers] tr:nth-child(1) a"))
+    browser.press(Keys.ARROW_DOWN, Keys.ARROW_DOWN)
+    assert browser.driver.switch_to.active_element.text == "Broker 2"
+    browser.press(Keys.ARROW_DOWN, Keys.ARROW_UP)
+    assert browser.driver.switch_to.active_element.text == "Broker 1"
+    browser.open("/topics?internal=1")
+    browser.run("arguments[0].focus()", browser.find(f"a[href='/topics/{orders}']"))
+    browser.press(Keys.ARROW_DOWN)
+    assert browser.driver.switch_to.active_element.text > orders
 
 
 def test_a_topic_is_made_changed_and_deleted(browser: Browser, admin: Admin) -> None:

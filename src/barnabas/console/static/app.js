@@ -3,6 +3,7 @@
 import { Failed, get, post, whenLoggedOut } from "./api.js";
 import { h, link, nameServers, replace } from "./dom.js";
 import { openHelp } from "./keys.js";
+import { released } from "./update.js";
 
 const PAGES = [
   { key: "o", at: "/", name: "Overview", module: "overview", match: /^\/$/ },
@@ -60,8 +61,11 @@ function toggleTheme() {
   setTheme(next === system ? null : next);
 }
 
+const listed = () => PAGES.filter((page) => page.at && (!page.needs || session[page.needs]));
+const help = () => openHelp(listed().map((page) => [`g ${page.key}`, page.name]));
+
 function drawFrame() {
-  replace(nav, PAGES.filter((page) => page.at && (!page.needs || session[page.needs])).map((page) =>
+  replace(nav, listed().map((page) =>
     h("a", { href: page.at, title: `g then ${page.key}` }, page.name)));
   replace(who,
     h("p", { class: "cluster", title: session.bootstrap }, session.bootstrap),
@@ -70,7 +74,7 @@ function drawFrame() {
     h("div", { class: "who-actions" },
       session.can_log_out ? h("button", { type: "button", onclick: logOut }, "Log out") : null,
       h("button", { type: "button", onclick: toggleTheme }, "Light / dark"),
-      h("button", { type: "button", onclick: openHelp, title: "Keyboard: ?" }, "Keys")),
+      h("button", { type: "button", onclick: help, title: "Keyboard: ?" }, "Keys")),
     h("p", { class: "version" }, `Barnabas ${session.version}`));
   replace(app, h("a", { class: "skip", href: "#main" }, "Skip to the content"), side, main);
 }
@@ -102,9 +106,9 @@ async function show() {
   const context = {
     root, signal, session, query: new URLSearchParams(location.search), navigate,
     title(text) { document.title = `${text} · Barnabas`; },
-    // Run something now and again; an error is shown above the page and goes away by itself. Returns what to call when
-    // something was changed.
-    every(seconds, work) { return repeat(seconds, work, signal, root); },
+    // Ask something now and again, and draw the answer; an error is shown above the page and goes away by itself. Returns
+    // what to call when something was changed.
+    every(seconds, ask, draw) { return repeat(seconds, ask, draw, signal, root); },
   };
   try {
     const parameters = read(match.groups);
@@ -137,7 +141,7 @@ function notice(error) {
 // A change that was just made may not have come to the broker that is asked: so the first rounds are short, and each
 // pause is twice as long as the one before, up to `seconds`. What takes long, as a list of 10,000 topics does, takes half
 // of the time at most.
-function repeat(seconds, work, signal, root) {
+function repeat(seconds, ask, draw, signal, root) {
   let pause = 1;
   let wake = () => {};
   signal.addEventListener("abort", () => wake(), { once: true });
@@ -148,7 +152,12 @@ function repeat(seconds, work, signal, root) {
     while (!signal.aborted) {
       const began = performance.now();
       try {
-        if (!document.hidden) await work();
+        if (!document.hidden) {
+          const found = await ask();
+          await released();
+          if (signal.aborted) return;
+          draw(found);
+        }
         shown?.remove();
         shown = null;
       } catch (error) {
@@ -189,14 +198,14 @@ addEventListener("popstate", show);
 
 let after = null;
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || !session || session.login || document.querySelector("dialog[open]")) return;
   if (event.target.closest?.("input, textarea, select, [contenteditable]")) {
     if (event.key === "Escape") event.target.blur();
     return;
   }
   if (after === "g") {
     after = null;
-    const page = PAGES.find((each) => each.key === event.key);
+    const page = listed().find((each) => each.key === event.key);
     if (page) {
       event.preventDefault();
       navigate(page.at);
@@ -211,7 +220,7 @@ document.addEventListener("keydown", (event) => {
       search.focus();
     }
   } else if (event.key === "?") {
-    openHelp();
+    help();
   }
 });
 

@@ -3,17 +3,34 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
+// What update.js has to know of a node: who answers its events, and which of its parent's children it is.
+export const handlers = new WeakMap();
+export const keys = new WeakMap();
+// Nodes that say something of their own for a while.
+export const own = new WeakSet();
+
+export function answer(event) {
+  handlers.get(event.currentTarget)[event.type](event);
+}
+
 function fill(node, props, children) {
   for (const [name, value] of Object.entries(props ?? {})) {
     if (value === undefined || value === null || value === false) continue;
-    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else if (name === "style") for (const [key, each] of Object.entries(value)) node.style.setProperty(key, each);
+    if (name === "key") keys.set(node, value);
+    else if (name.startsWith("on")) {
+      handlers.set(node, { ...handlers.get(node), [name.slice(2)]: value });
+      node.addEventListener(name.slice(2), answer);
+    } else if (name === "style") for (const [key, each] of Object.entries(value)) node.style.setProperty(key, each);
     else if (name === "value") node.value = value;
     else if (name === "checked" || name === "selected" || name === "disabled") node[name] = Boolean(value);
     else node.setAttribute(name, value === true ? "" : String(value));
   }
-  node.append(...children.flat(Infinity).filter((each) => each !== null && each !== undefined && each !== false));
+  node.append(...present(children));
   return node;
+}
+
+export function present(children) {
+  return children.flat(Infinity).filter((each) => each !== null && each !== undefined && each !== false);
 }
 
 export function h(tag, props, ...children) {
@@ -25,7 +42,7 @@ export function svg(tag, props, ...children) {
 }
 
 export function replace(node, ...children) {
-  node.replaceChildren(...children.flat(Infinity).filter((each) => each !== null && each !== undefined && each !== false));
+  node.replaceChildren(...present(children));
   return node;
 }
 
@@ -51,6 +68,12 @@ export function badge(kind, text) {
   return h("span", { class: `badge ${kind}` }, text);
 }
 
+// A figure with its name; `to` makes it a link.
+export function tile(name, value, { to, bad } = {}) {
+  return h(to ? "a" : "div", { class: bad ? "tile bad" : "tile", href: to, key: name },
+    h("div", { class: "tile-name" }, name), h("div", { class: "tile-value" }, value));
+}
+
 export function empty(title, text, command) {
   return h("div", { class: "empty" }, h("p", { class: "empty-title" }, title), text ? h("p", {}, text) : null,
     command ? copyable(command) : null);
@@ -70,13 +93,17 @@ const ALONE = /^barnabas (start|console|log)\b/;
 export function copyable(shown, label = "Copy") {
   const asks = servers && /(^|\| )barnabas /.test(shown) && !ALONE.test(shown);
   const text = asks ? `${shown} --bootstrap-server ${servers}` : shown;
-  const button = h("button", { type: "button", class: "copy", "aria-label": `${label}: ${text}` }, label);
-  button.addEventListener("click", async () => {
+  const copy = async ({ currentTarget: button }) => {
     await copyText(text);
+    own.add(button);
     button.textContent = "Copied";
-    setTimeout(() => { button.textContent = label; }, 1200);
-  });
-  return h("span", { class: "command" }, h("code", {}, text), button);
+    setTimeout(() => {
+      own.delete(button);
+      button.textContent = label;
+    }, 1200);
+  };
+  return h("span", { class: "command", key: text }, h("code", {}, text),
+    h("button", { type: "button", class: "copy", "aria-label": `${label}: ${text}`, onclick: copy }, label));
 }
 
 export async function copyText(text) {

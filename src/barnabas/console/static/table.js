@@ -1,14 +1,17 @@
 // Tables: small ones as they are, and one for any number of rows, of which only those in sight are in the document.
 
 import { h, replace } from "./dom.js";
+import { update } from "./update.js";
 
 const ROW = 33;
 const AROUND = 20;
+const CLICKABLE = "a, button";
 
-export function table(columns, rows, label) {
-  return h("div", { class: "table-wrap" }, h("table", { "aria-label": label },
+// `id` tells rows apart, so that each keeps its place in the document while figures change.
+export function table(columns, rows, label, id) {
+  return h("div", { class: "table-wrap", key: label }, h("table", { "aria-label": label, onkeydown: moveBetweenRows },
     h("thead", {}, h("tr", {}, columns.map((column) => head(column)))),
-    h("tbody", {}, rows.map((row) => h("tr", { class: row.class }, columns.map((column) => cell(column, row)))))));
+    h("tbody", {}, rows.map((row) => h("tr", { key: id(row) }, columns.map((column) => cell(column, row)))))));
 }
 
 function head(column) {
@@ -19,8 +22,21 @@ function cell(column, row) {
   return h("td", { class: [column.kind, column.optional && "optional"].filter(Boolean).join(" ") || null }, column.show(row));
 }
 
-// columns: name, key (to sort by), kind ("number", "name"), show(row) -> child. Rows keep their place while figures change.
-export function bigTable(columns, { label, sort, descending = false, onSort }) {
+// The arrow keys lead to what can be clicked in the next row, in the same column if there is something.
+function moveBetweenRows(event) {
+  const way = { ArrowDown: "nextElementSibling", ArrowUp: "previousElementSibling" }[event.key];
+  const from = event.target.closest("tbody td");
+  if (!way || !from) return;
+  event.preventDefault();
+  let row = from.parentElement[way];
+  while (row && !row.querySelector(CLICKABLE)) row = row[way];
+  if (!row) return;
+  row.scrollIntoView({ block: "nearest" });
+  (row.cells[from.cellIndex]?.querySelector(CLICKABLE) ?? row.querySelector(CLICKABLE)).focus();
+}
+
+// columns: name, key (to sort by), kind ("number", "name"), show(row) -> child.
+export function bigTable(columns, { label, id, sort, descending = false }) {
   const body = h("tbody");
   const heads = columns.map((column, index) => {
     const th = head(column);
@@ -28,8 +44,10 @@ export function bigTable(columns, { label, sort, descending = false, onSort }) {
     return th;
   });
   const count = h("span", { class: "muted", role: "status" });
-  const element = h("div", { class: "virtual", tabindex: "-1" }, h("table", { "aria-label": label }, h("thead", {}, h("tr", {}, heads)), body));
+  const element = h("div", { class: "virtual", tabindex: "-1" }, h("table", { "aria-label": label, onkeydown: moveBetweenRows },
+    h("thead", {}, h("tr", {}, heads)), body));
   let rows = [];
+  let all = 0;
   let ordered = [];
   let shown = [];
   let test = () => true;
@@ -43,7 +61,6 @@ export function bigTable(columns, { label, sort, descending = false, onSort }) {
       by = index;
       down = columns[index].kind === "number";
     }
-    onSort?.(columns[by].name, down);
     arrange();
     narrow();
   }
@@ -65,13 +82,12 @@ export function bigTable(columns, { label, sort, descending = false, onSort }) {
 
   function narrow() {
     shown = ordered.filter(test);
-    count.textContent = shown.length === rows.length ? `${rows.length.toLocaleString("en")} in all`
-      : `${shown.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")}`;
+    update(count, shown.length === all ? `${all.toLocaleString("en")} in all` : `${shown.length.toLocaleString("en")} of ${all.toLocaleString("en")}`);
     draw(true);
   }
 
-  function spacer(height) {
-    return h("tr", { class: "spacer", "aria-hidden": "true" }, h("td", { colspan: columns.length, style: { height: `${height}px` } }));
+  function spacer(key, height) {
+    return h("tr", { key, class: "spacer", "aria-hidden": "true" }, h("td", { colspan: columns.length, style: { height: `${height}px` } }));
   }
 
   function draw(anew) {
@@ -82,32 +98,19 @@ export function bigTable(columns, { label, sort, descending = false, onSort }) {
     if (!anew && Math.abs(begin - first) < AROUND / 2) return;
     first = begin;
     const end = Math.min(shown.length, begin + Math.ceil(height / ROW) + 2 * AROUND);
-    const focused = body.contains(document.activeElement) ? document.activeElement.closest("tr")?.dataset.index : undefined;
-    replace(body, begin ? spacer(begin * ROW) : null,
-      shown.slice(begin, end).map((row, at) => {
-        const tr = h("tr", { "data-index": begin + at, "aria-rowindex": begin + at + 2 }, columns.map((column) => cell(column, row)));
-        return tr;
-      }),
-      end < shown.length ? spacer((shown.length - end) * ROW) : null);
-    if (focused !== undefined) body.querySelector(`tr[data-index="${focused}"] a`)?.focus({ preventScroll: true });
+    update(body, begin ? spacer("above", begin * ROW) : null,
+      shown.slice(begin, end).map((row, at) => h("tr", { key: `row ${id(row)}`, "data-index": begin + at, "aria-rowindex": begin + at + 2 },
+        columns.map((column) => cell(column, row)))),
+      end < shown.length ? spacer("below", (shown.length - end) * ROW) : null);
   }
 
   element.addEventListener("scroll", () => draw(false), { passive: true });
   const onScroll = () => (element.isConnected ? draw(false) : removeEventListener("scroll", onScroll));
   addEventListener("scroll", onScroll, { passive: true });
-  element.addEventListener("keydown", (event) => {
-    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    const row = document.activeElement?.closest("tr[data-index]");
-    if (!step || !row) return;
-    event.preventDefault();
-    const next = element.querySelector(`tr[data-index="${Number(row.dataset.index) + step}"]`);
-    if (!next) return;
-    next.scrollIntoView({ block: "nearest" });
-    next.querySelector("a")?.focus();
-  });
   return {
     element, count,
-    set(found) { rows = found; arrange(); narrow(); },
+    // `most`: how many there are, where not all are given.
+    set(found, most = found.length) { rows = found; all = most; arrange(); narrow(); },
     filter(accepts) { test = accepts; element.scrollTop = 0; narrow(); },
     get shown() { return shown; },
   };

@@ -3,10 +3,11 @@
 import { get, patch } from "../api.js";
 import { bar } from "../chart.js";
 import { ask, tell } from "../dialog.js";
-import { badge, empty, h, link, path, replace } from "../dom.js";
+import { badge, empty, h, link, path, replace, tile } from "../dom.js";
 import { bytes, count } from "../format.js";
 import { table } from "../table.js";
-import { same, settingsTable } from "./topic.js";
+import { update } from "../update.js";
+import { settingsTable } from "./topic.js";
 
 export async function show({ root, title, every, signal, session, parameters }) {
   const { id } = parameters;
@@ -25,18 +26,16 @@ export async function show({ root, title, every, signal, session, parameters }) 
   const draw = () => {
     const text = search.value.trim().toLowerCase();
     const fit = rows.filter((row) => (all.checked || row.set || text) && `${row.name} ${row.meaning}`.toLowerCase().includes(text));
-    replace(card, h("h2", {}, "Settings"), failure ? empty("The settings cannot be read.", failure)
+    update(card, h("h2", {}, "Settings"), failure ? empty("The settings cannot be read.", failure)
       : fit.length ? settingsTable(fit, session.read_only ? null : change) : empty("No setting fits."));
   };
   async function load() {
-    const before = { rows, failure };
     try {
       rows = (await get(`/api/brokers/${id}/settings`, signal)).settings;
       failure = null;
     } catch (error) {
       failure = error.message;
     }
-    if (!same(before, { rows, failure })) draw();
   }
   async function change(row) {
     const done = await ask({ title: row.name, text: row.meaning, action: "Save",
@@ -50,22 +49,20 @@ export async function show({ root, title, every, signal, session, parameters }) 
   }
   search.addEventListener("input", draw);
   all.addEventListener("change", draw);
-  every(1, async () => {
-    const now = await get(`/api/brokers/${id}`, signal);
-    const tile = (name, value) => h("div", { class: "tile" }, h("div", { class: "tile-name" }, name), h("div", { class: "tile-value" }, value));
-    replace(tiles, tile("State", !now.up ? badge("error", "down") : now.silent ? badge("warning", "no answer") : badge("ok", "up")),
+  every(1, () => get(`/api/brokers/${id}`, signal), (now) => {
+    update(tiles, tile("State", !now.up ? badge("error", "down") : now.silent ? badge("warning", "no answer") : badge("ok", "up")),
       tile("Address", h("small", { class: "mono" }, `${now.host}:${now.port}`)), tile("Rack", now.rack ?? "–"), tile("Controller", now.controller ? "yes" : "no"),
       tile("Leads", count(now.leads)), tile("Holds", count(now.holds)));
-    replace(directories, h("h2", {}, "Log directories"), now.directories.length ? table([
+    update(directories, h("h2", {}, "Log directories"), now.directories.length ? table([
       { name: "Directory", show: (row) => [h("span", { class: "mono wrap" }, row.path), row.error ? [" ", badge("error", row.error)] : null] },
       { name: "Replicas", kind: "number", show: (row) => count(row.replicas) },
       { name: "Data", kind: "number", show: (row) => bytes(row.size) },
       { name: "Disk used", kind: "number", show: (row) => row.total ? [bar(1 - row.usable / row.total), ` ${Math.round((1 - row.usable / row.total) * 100)} %`] : "–" },
-    ], now.directories, "Log directories") : empty("No directories are known.", "The broker is down, or does not tell."));
-    replace(largest, h("h2", {}, "Largest partitions"), now.largest.length ? table([
+    ], now.directories, "Log directories", (row) => row.path) : empty("No directories are known.", "The broker is down, or does not tell."));
+    update(largest, h("h2", {}, "Largest partitions"), now.largest.length ? table([
       { name: "Partition", show: (row) => h("span", { class: "wrap" }, link(path("topics", row.topic), `${row.topic}-${row.partition}`)) },
       { name: "Size", kind: "number", show: (row) => bytes(row.size) },
-    ], now.largest.slice(0, 8), "Largest partitions") : empty("Nothing here."));
+    ], now.largest.slice(0, 8), "Largest partitions", (row) => `${row.topic}-${row.partition}`) : empty("Nothing here."));
   });
-  const again = every(30, load);
+  const again = every(30, load, draw);
 }

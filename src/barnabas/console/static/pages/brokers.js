@@ -6,6 +6,7 @@ import { ask, tell } from "../dialog.js";
 import { empty, h, link, path, replace } from "../dom.js";
 import { bytes, count, plural } from "../format.js";
 import { table } from "../table.js";
+import { update } from "../update.js";
 import { brokerTable } from "./overview.js";
 
 export async function show({ root, title, every, signal, session }) {
@@ -32,11 +33,10 @@ export async function show({ root, title, every, signal, session }) {
     if (done) tell(root, "The move was cancelled.");
   }
 
-  every(1, async () => {
-    const now = await get("/api/brokers", signal);
-    replace(brokers, h("h2", {}, "Brokers"), brokerTable(now.brokers));
+  every(1, () => get("/api/brokers", signal), (now) => {
+    update(brokers, h("h2", {}, "Brokers"), brokerTable(now.brokers));
     const most = Math.max(1, ...now.brokers.map((each) => each.size));
-    replace(spread, h("h2", {}, "Spread"), table([
+    update(spread, h("h2", {}, "Spread"), table([
       { name: "Broker", show: (row) => link(path("brokers", row.id), `Broker ${row.id}`) },
       { name: "Leads", kind: "number", show: (row) => count(row.leads) },
       { name: "Should lead", kind: "number", optional: true, show: (row) => count(row.preferred) },
@@ -46,14 +46,14 @@ export async function show({ root, title, every, signal, session }) {
         const [usable, total] = ["usable", "total"].map((key) => row.directories.reduce((sum, each) => sum + (each[key] ?? 0), 0));
         return total ? `${bytes(usable)} of ${bytes(total)}` : "–";
       } },
-    ], now.brokers, "Spread of leaders and data"));
-    replace(moves, h("h2", {}, "Reassignments under way"), now.moves.length ? [progress(now.moves), table([
+    ], now.brokers, "Spread of leaders and data", (row) => row.id));
+    update(moves, h("h2", {}, "Reassignments under way"), now.moves.length ? [progress(now.moves), table([
       { name: "Partition", show: (row) => h("span", { class: "wrap" }, link(path("topics", row.topic), `${row.topic}-${row.partition}`)) },
       { name: "Coming", show: (row) => row.adding.join(", ") || "–" },
       { name: "Going", show: (row) => row.removing.join(", ") || "–" },
       { name: "Copied", kind: "number", show: (row) => row.size ? [bar(row.copied / row.size), ` ${share(row)} of ${bytes(row.size)}`] : "–" },
       { name: "", show: (row) => session.read_only ? "" : h("button", { type: "button", class: "plain", onclick: () => cancel(row) }, "Cancel") },
-    ], now.moves, "Reassignments")]
+    ], now.moves, "Reassignments", (row) => `${row.topic}-${row.partition}`)]
       : empty("Nothing is being moved.", session.read_only ? "Plan a move with:" : "Move partitions plans a move, and shows what it copies before it begins.", session.read_only
         ? "barnabas reassign-partitions --generate --broker-list 0,1,2 --topics-to-move-json-file topics.json" : null));
   });

@@ -1,9 +1,10 @@
 // One client, with every figure that it has pushed.
 
 import { get } from "../api.js";
-import { h, link, query as search, replace } from "../dom.js";
+import { h, link, query as search, replace, tile } from "../dom.js";
 import { ago, count, duration, rate, short } from "../format.js";
 import { bigTable } from "../table.js";
+import { update } from "../update.js";
 import { perSecond, state } from "./clients.js";
 
 const PREFIX = "org.apache.kafka.";
@@ -19,7 +20,7 @@ export async function show({ root, title, every, signal, parameters, query }) {
     { name: "Value", kind: "number", key: (row) => row.value, show: (row) => short(row.value) },
     { name: "Of", key: (row) => row.of, show: (row) => row.of || "–" },
     { name: "", optional: true, show: (row) => KINDS[row.kind] },
-  ], { label: "Metrics of the client", sort: "Metric" });
+  ], { label: "Metrics of the client", id: (row) => `${row.name} ${row.of}`, sort: "Metric" });
   const text = h("input", { type: "search", placeholder: "Search metrics", "aria-label": "Search metrics", value: query.get("q") ?? "" });
   const narrow = () => {
     const wanted = text.value.trim().toLowerCase();
@@ -30,19 +31,16 @@ export async function show({ root, title, every, signal, parameters, query }) {
     h("div", { class: "tools" }, text, h("span", { class: "grow" }), view.count), h("section", { class: "card" }, view.element));
   narrow();
 
-  every(2, async () => {
-    const found = await get(`/api/clients/${encodeURIComponent(parameters.instance)}`, signal);
+  every(2, () => get(`/api/clients/${encodeURIComponent(parameters.instance)}`, signal), (found) => {
     title(found.client || "Client");
-    replace(heading, found.client || "(no client id)", " ", state(found));
-    replace(who, [found.kind, found.software, found.address && `at ${found.address}`, found.principal].filter(Boolean).join(", "),
+    update(heading, found.client || "(no client id)", " ", state(found));
+    update(who, [found.kind, found.software, found.address && `at ${found.address}`, found.principal].filter(Boolean).join(", "),
       found.group ? [", group ", link(`/group${search({ id: found.group })}`, found.group)] : null,
       ["transactional_id", "client_rack", "group_instance_id"].filter((name) => found.resource[name]).map((name) => `, ${name.replaceAll("_", " ")} ${found.resource[name]}`));
-    const tile = (name, value, bad) => h("div", { class: bad ? "tile bad" : "tile" }, h("div", { class: "tile-name" }, name), h("div", { class: "tile-value" }, value));
-    replace(tiles, found.records === null ? null : tile("Records", rate(found.records)), found.bytes === null ? null : tile("Bytes", perSecond(found.bytes)),
+    update(tiles, found.records === null ? null : tile("Records", rate(found.records)), found.bytes === null ? null : tile("Bytes", perSecond(found.bytes)),
       found.latency === null ? null : tile("Latency", duration(found.latency)), found.worst === null ? null : tile("Longest", duration(found.worst)), found.lag === null ? null : tile("Lag", count(found.lag)),
-      found.errors ? tile("Records not sent", rate(found.errors), true) : null, tile("Last push", ago(found.seen)));
+      found.errors ? tile("Records not sent", rate(found.errors), { bad: true }) : null, tile("Last push", ago(found.seen)));
     view.set(found.series.map((row) => ({ ...row, short: row.name.startsWith(PREFIX) ? row.name.slice(PREFIX.length) : row.name,
-      of: Object.entries(row.labels).map(([name, value]) => `${name} ${value}`).join(", ") })));
-    if (found.omitted) view.count.textContent += `, ${count(found.omitted)} more not kept`;
+      of: Object.entries(row.labels).map(([name, value]) => `${name} ${value}`).join(", ") })), found.series.length + found.omitted);
   });
 }

@@ -4,6 +4,7 @@ import { get } from "../api.js";
 import { badge, copyable, empty, h, link, path, query as search, replace } from "../dom.js";
 import { ago, bytes, count, duration, moment, rate } from "../format.js";
 import { bigTable } from "../table.js";
+import { showEither, update } from "../update.js";
 
 const LATE = 3;
 
@@ -32,7 +33,7 @@ export async function show({ root, title, every, signal, query }) {
     { name: "Group", kind: "short", optional: true, key: (row) => row.group ?? "", show: (row) => row.group ? link(`/group${search({ id: row.group })}`, row.group) : "–" },
     { name: "Address", optional: true, key: (row) => row.address, show: (row) => row.address || "–" },
     { name: "Software", kind: "short", optional: true, key: (row) => row.software, show: (row) => h("span", { title: row.software }, row.software || "–") },
-  ], { label: "Clients", sort: "Client" });
+  ], { label: "Clients", id: (row) => row.instance, sort: "Client" });
   const text = h("input", { type: "search", placeholder: "Search clients", "aria-label": "Search clients", value: query.get("q") ?? "" });
   const card = h("section", { class: "card" }, view.element);
   const note = h("div");
@@ -43,15 +44,10 @@ export async function show({ root, title, every, signal, query }) {
   text.addEventListener("input", narrow);
   replace(root, h("div", { class: "head" }, h("h1", {}, "Clients")), note, h("div", { class: "tools" }, text, h("span", { class: "grow" }), view.count), card);
   narrow();
-  let drawn = "";
-  every(2, async () => {
-    const found = await get("/api/clients", signal);
-    replace(note, found.forgotten ? h("div", { class: "notice warning" }, `There are more clients than are kept; ${count(found.forgotten)} were left out.`) : null);
+  every(2, () => get("/api/clients", signal), (found) => {
+    update(note, found.forgotten ? h("div", { class: "notice warning" }, `There are more clients than are kept; ${count(found.forgotten)} were left out.`) : null);
     view.set(found.clients);
-    const way = found.clients.length ? "table" : found.taking ? "waiting" : "off";
-    if (way === drawn) return;
-    drawn = way;
-    replace(card, way === "table" ? view.element : way === "waiting" ? waiting(found) : off(found));
+    showEither(card, view.element, found.clients.length ? null : found.taking ? waiting(found) : off(found));
   });
 }
 

@@ -3,9 +3,10 @@
 import { get, post, remove } from "../api.js";
 import { chart } from "../chart.js";
 import { ask, tell } from "../dialog.js";
-import { badge, empty, h, link, path, query as search, replace } from "../dom.js";
+import { badge, empty, h, link, path, query as search, replace, tile } from "../dom.js";
 import { count, plural, short } from "../format.js";
 import { bigTable, table } from "../table.js";
+import { showEither, update } from "../update.js";
 import { kindOf } from "./groups.js";
 import { groupState } from "./overview.js";
 
@@ -24,7 +25,7 @@ export async function show({ root, title, every, signal, query, session, navigat
     { name: "End", kind: "number", optional: true, key: (row) => row.end ?? -1, show: (row) => count(row.end) },
     { name: "Lag", kind: "number", key: (row) => row.lag ?? -1, show: (row) => count(row.lag) },
     { name: "Read by", optional: true, key: (row) => row.member ?? "", show: (row) => row.member ?? h("span", { class: "nothing" }, "nobody") },
-  ], { label: "Partitions", sort: "Lag", descending: true });
+  ], { label: "Partitions", id: (row) => `${row.topic}-${row.partition}`, sort: "Lag", descending: true });
   const card = h("section", { class: "card" }, view.element);
   let now = null;
   const actions = session.read_only ? [] : [h("button", { type: "button", onclick: reset }, "Reset offsets"),
@@ -32,24 +33,20 @@ export async function show({ root, title, every, signal, query, session, navigat
   replace(root, h("div", { class: "head" }, h("div", {}, h("p", { class: "crumb" }, link("/groups", "Groups")), h("h1", {}, id)),
     h("div", { class: "head-actions" }, actions)), note, tiles, h("section", { class: "card" }, figure.node), members, card);
 
-  every(1, async () => {
-    now = await get(`/api/group${search({ id })}`, signal);
-    const tile = (name, value) => h("div", { class: "tile" }, h("div", { class: "tile-name" }, name), h("div", { class: "tile-value" }, value));
+  every(1, () => get(`/api/group${search({ id })}`, signal), (found) => {
+    now = found;
     const lag = now.partitions.reduce((all, row) => all + (row.lag ?? 0), 0);
-    replace(tiles, tile("State", groupState(now.state)), tile("Kind", h("small", {}, kindOf(now.type))), tile("Members", count(now.members.length)),
+    update(tiles, tile("State", groupState(now.state)), tile("Kind", h("small", {}, kindOf(now.type))), tile("Members", count(now.members.length)),
       tile("Lag", short(lag)), tile("Coordinator", now.coordinator === null ? "–" : String(now.coordinator)),
       tile("Assignor", h("small", {}, now.assignor || "–")), now.epoch === null ? null : tile("Epoch", count(now.epoch)));
-    replace(note, now.refusal ? h("div", { class: "notice warning" }, now.refusal) : null);
-    replace(members, h("h2", {}, "Members"), now.members.length ? memberTable(now)
+    update(note, now.refusal ? h("div", { class: "notice warning" }, now.refusal) : null);
+    update(members, h("h2", {}, "Members"), now.members.length ? memberTable(now)
       : empty("No members now.", "What the group has committed is kept. Its lag grows until a consumer comes."));
     view.set(now.partitions);
-    if (!now.partitions.length) replace(card, empty("No offsets yet.", "The group has committed nothing and reads nothing."));
-    else if (!card.contains(view.element)) replace(card, view.element);
+    showEither(card, view.element, now.partitions.length ? null : empty("No offsets yet.", "The group has committed nothing and reads nothing."));
   });
-  every(10, async () => {
-    const found = await get(`/api/history${search({ name: `lag:${id}`, seconds: 3600 })}`, signal);
-    figure.set(found.series[`lag:${id}`], 3600);
-  });
+  every(10, () => get(`/api/history${search({ name: `lag:${id}`, seconds: 3600 })}`, signal),
+    (found) => figure.set(found.series[`lag:${id}`], 3600));
 
   async function reset() {
     const topics = [...new Set((now?.partitions ?? []).map((row) => row.topic))];
@@ -100,7 +97,7 @@ function steps(found) {
     { name: "Now", kind: "number", show: (row) => count(row.before) },
     { name: "Then", kind: "number", show: (row) => count(row.after) },
     { name: "", show: (row) => row.again ? badge("warning", `${short(row.again)} again`) : row.skipped ? badge("error", `${short(row.skipped)} skipped`) : "" },
-  ], found.slice(0, 200), "What would happen"), h("p", { class: "muted" }, `${plural(found.length, "partition")}, ${plural(found.reduce((all, row) => all + row.lag, 0), "record")} left to read then.`)];
+  ], found.slice(0, 200), "What would happen", (row) => `${row.topic}-${row.partition}`), h("p", { class: "muted" }, `${plural(found.length, "partition")}, ${plural(found.reduce((all, row) => all + row.lag, 0), "record")} left to read then.`)];
 }
 
 // Members with their partitions drawn as boxes.
@@ -112,5 +109,5 @@ function memberTable(now) {
     { name: "Partitions", kind: "number", show: (row) => [h("span", { class: "bar optional" }, h("span", { style: { width: `${(row.partitions.length / most) * 100}%` } })), ` ${row.partitions.length}`] },
     { name: "Reads", show: (row) => h("span", { class: "replicas" }, row.partitions.slice(0, 60).map((each) => h("span", { class: "replica" }, each)),
       row.partitions.length > 60 ? ` and ${row.partitions.length - 60} more` : null, (row.target ?? []).map((each) => h("span", { class: "replica out", title: "to come" }, each))) },
-  ], now.members, "Members");
+  ], now.members, "Members", (row) => row.id);
 }

@@ -4,6 +4,7 @@ import { get } from "../api.js";
 import { empty, h, link, path, query as search, replace } from "../dom.js";
 import { count } from "../format.js";
 import { bigTable } from "../table.js";
+import { showEither, update } from "../update.js";
 import { groupState } from "./overview.js";
 
 const KINDS = { Classic: "Consumers", Consumer: "Consumers (new protocol)", Share: "Queue", Streams: "Streams" };
@@ -19,7 +20,7 @@ export async function show({ root, title, every, signal, query }) {
     { name: "Topics", optional: true, show: (row) => row.topics.length > 3 ? `${row.topics.length} topics`
       : row.topics.map((each, index) => [index ? ", " : "", link(path("topics", each), each)]) },
     { name: "Lag", kind: "number", key: (row) => row.lag, show: (row) => count(row.lag) },
-  ], { label: "Groups", sort: "Lag", descending: true });
+  ], { label: "Groups", id: (row) => row.id, sort: "Lag", descending: true });
   const text = h("input", { type: "search", placeholder: "Search groups and topics", "aria-label": "Search groups and topics", value: query.get("q") ?? "" });
   const card = h("section", { class: "card" }, view.element);
   const note = h("div");
@@ -30,12 +31,10 @@ export async function show({ root, title, every, signal, query }) {
   text.addEventListener("input", narrow);
   replace(root, h("div", { class: "head" }, h("h1", {}, "Groups")), note, h("div", { class: "tools" }, text, h("span", { class: "grow" }), view.count), card);
   narrow();
-  every(1, async () => {
-    const found = await get("/api/groups", signal);
-    replace(note, found.error ? h("div", { class: "notice warning" }, `Some offsets cannot be read: ${found.error}`) : null);
+  every(1, () => get("/api/groups", signal), (found) => {
+    update(note, found.error ? h("div", { class: "notice warning" }, `Some offsets cannot be read: ${found.error}`) : null);
     view.set(found.groups);
-    if (!found.groups.length) {
-      replace(card, empty("No groups yet.", "Read a topic as a group:", "barnabas consume --topic greetings --group readers --from-beginning"));
-    } else if (!card.contains(view.element)) replace(card, view.element);
+    showEither(card, view.element, found.groups.length ? null
+      : empty("No groups yet.", "Read a topic as a group:", "barnabas consume --topic greetings --group readers --from-beginning"));
   });
 }

@@ -58,7 +58,7 @@ export async function show({ root, title, query, navigate, session, signal }) {
       { name: "Now", show: (row) => row.before.join(", ") },
       { name: "Then", show: (row) => row.after.join(", ") },
       { name: "To copy", kind: "number", key: (row) => row.bytes, show: (row) => bytes(row.bytes) },
-    ], { label: "Moves", sort: "To copy", descending: true });
+    ], { label: "Moves", id: (row) => `${row.topic}-${row.partition}`, sort: "To copy", descending: true });
     const most = Math.max(1, ...plan.brokers.map((each) => Math.max(each.holds, each.then_holds)));
     const move = h("button", { type: "button", class: "primary", onclick: () => execute(plan) }, `Move ${plural(plan.moves.length, "partition")}`);
     const copied = plan.bytes ? `${bytes(plan.bytes)} to copy.` : "Nothing has to be copied.";
@@ -71,7 +71,7 @@ export async function show({ root, title, query, navigate, session, signal }) {
           { name: "Leads now", kind: "number", optional: true, show: (row) => count(row.leads) },
           { name: "Then", kind: "number", optional: true, show: (row) => count(row.then_leads) },
           { name: "Copies", kind: "number", show: (row) => bytes(row.copies) },
-        ], plan.brokers, "What brokers would hold")),
+        ], plan.brokers, "What brokers would hold", (row) => row.id)),
       h("section", { class: "card" }, moves.element));
     moves.set(plan.moves);
   }

@@ -2,9 +2,10 @@
 
 import { get } from "../api.js";
 import { chart } from "../chart.js";
-import { badge, copyable, empty, h, link, path, query, replace } from "../dom.js";
+import { badge, copyable, empty, h, link, path, query, replace, tile } from "../dom.js";
 import { bytes, count, rate, short } from "../format.js";
 import { table } from "../table.js";
+import { update } from "../update.js";
 
 const RANGES = [["15 min", 900], ["1 h", 3600], ["6 h", 21600], ["24 h", 86400]];
 
@@ -24,7 +25,7 @@ export async function show({ root, title, every, signal }) {
     onclick: () => {
       seconds = each;
       buttons.forEach((button, index) => button.setAttribute("aria-pressed", RANGES[index][1] === seconds ? "true" : "false"));
-      drawHistory();
+      history();
     } }, name));
   replace(root,
     h("div", { class: "head" }, h("h1", {}, "Overview"),
@@ -32,40 +33,35 @@ export async function show({ root, title, every, signal }) {
     problems, tiles, h("div", { class: "columns" }, figures.map(([, each]) => h("section", { class: "card" }, each.node))),
     h("div", { class: "columns" }, busiest, behind), brokers);
 
-  async function drawHistory() {
-    const names = figures.map(([name]) => `name=${name}`).join("&");
-    const found = await get(`/api/history?${names}&seconds=${seconds}`, signal);
-    for (const [name, each] of figures) each.set(found.series[name], seconds);
-  }
-
-  every(1, async () => {
-    const now = await get("/api/overview", signal);
-    replace(problems, wrong(now), now.history_failure ? h("div", { class: "notice" }, `No figures are kept now. ${now.history_failure}`) : null,
+  every(1, () => get("/api/overview", signal), (now) => {
+    update(problems, wrong(now), now.history_failure ? h("div", { class: "notice" }, `No figures are kept now. ${now.history_failure}`) : null,
       now.metrics_failure ? h("div", { class: "notice" }, `Bytes a second are not known. ${now.metrics_failure}`) : null);
-    replace(tiles, figuresNow(now));
-    replace(busiest, h("h2", {}, "Busiest topics"), now.busiest.length
+    update(tiles, figuresNow(now));
+    update(busiest, h("h2", {}, "Busiest topics"), now.busiest.length
       ? table([
         { name: "Topic", show: (row) => h("span", { class: "wrap" }, link(path("topics", row.topic), row.topic)) },
         { name: "Records", kind: "number", show: (row) => rate(row.rate) },
-      ], now.busiest, "Busiest topics")
+      ], now.busiest, "Busiest topics", (row) => row.topic)
       : empty("Nothing flows now.", "Send something:", "echo hello | barnabas produce --topic greetings"));
-    replace(behind, h("h2", {}, "Groups furthest behind"), now.behind.length
+    update(behind, h("h2", {}, "Groups furthest behind"), now.behind.length
       ? table([
         { name: "Group", show: (row) => h("span", { class: "wrap" }, link(`/group${query({ id: row.group })}`, row.group)) },
         { name: "State", show: (row) => groupState(row.state) },
         { name: "Lag", kind: "number", show: (row) => count(row.lag) },
-      ], now.behind, "Groups furthest behind")
+      ], now.behind, "Groups furthest behind", (row) => row.group)
       : empty(now.groups ? "No group has lag." : "No groups yet.", now.groups ? null : "Read a topic as a group:",
         now.groups ? null : "barnabas consume --topic greetings --group readers --from-beginning"));
-    replace(brokers, h("h2", {}, "Brokers"), brokerTable(now.brokers));
+    update(brokers, h("h2", {}, "Brokers"), brokerTable(now.brokers));
   });
-  every(10, drawHistory);
+  const names = figures.map(([name]) => `name=${name}`).join("&");
+  const history = every(10, () => get(`/api/history?${names}&seconds=${seconds}`, signal),
+    (found) => figures.forEach(([name, each]) => each.set(found.series[name], seconds)));
 }
 
 function wrong(now) {
   if (!now.problems.length) return h("div", { class: "well" }, "✓ Nothing is wrong. All partitions have a leader and all replicas are in sync.");
   return h("ul", { class: "problems" }, now.problems.map((problem) =>
-    h("li", { class: `problem ${problem.level}` },
+    h("li", { class: `problem ${problem.level}`, key: problem.title },
       h("h3", {}, problem.link ? link(problem.link, problem.title) : problem.title),
       h("p", {}, problem.detail), h("p", { class: "to-do" }, problem.to_do),
       problem.command ? copyable(problem.command) : null)));
@@ -73,19 +69,17 @@ function wrong(now) {
 
 function figuresNow(now) {
   const up = now.brokers.filter((broker) => broker.up && !broker.silent).length;
-  const tile = (name, value, to, bad) => h(to ? "a" : "div", { class: bad ? "tile bad" : "tile", href: to },
-    h("div", { class: "tile-name" }, name), h("div", { class: "tile-value" }, value));
   return [
-    tile("Brokers", [String(up), h("small", {}, ` of ${now.brokers.length}`)], "/brokers", up < now.brokers.length),
-    tile("Controller", now.controller === null ? "none" : String(now.controller), "/brokers", now.controller === null),
-    tile("Topics", count(now.topics), "/topics"),
-    tile("Partitions", count(now.partitions), "/topics"),
-    tile("Records in", rate(now.records), "/topics"),
+    tile("Brokers", [String(up), h("small", {}, ` of ${now.brokers.length}`)], { to: "/brokers", bad: up < now.brokers.length }),
+    tile("Controller", now.controller === null ? "none" : String(now.controller), { to: "/brokers", bad: now.controller === null }),
+    tile("Topics", count(now.topics), { to: "/topics" }),
+    tile("Partitions", count(now.partitions), { to: "/topics" }),
+    tile("Records in", rate(now.records), { to: "/topics" }),
     now.traffic ? tile("Bytes in", `${bytes(now.traffic.bytes_in)}/s`) : null,
     now.traffic ? tile("Bytes out", `${bytes(now.traffic.bytes_out)}/s`) : null,
-    tile("Groups", count(now.groups), "/groups"),
-    tile("Lag", short(now.lag), "/groups"),
-    tile("On disk", bytes(now.disk), "/brokers"),
+    tile("Groups", count(now.groups), { to: "/groups" }),
+    tile("Lag", short(now.lag), { to: "/groups" }),
+    tile("On disk", bytes(now.disk), { to: "/brokers" }),
   ];
 }
 
@@ -105,5 +99,5 @@ export function brokerTable(brokers) {
       row.controller ? badge("", "controller") : null] },
     { name: "Leads", kind: "number", show: (row) => [h("span", { class: "bar optional" }, h("span", { style: { width: `${(row.leads / most) * 100}%` } })), ` ${count(row.leads)}`] },
     { name: "Holds", kind: "number", optional: true, show: (row) => count(row.holds) },
-  ], brokers, "Brokers");
+  ], brokers, "Brokers", (row) => row.id);
 }

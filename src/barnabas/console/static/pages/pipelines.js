@@ -1,8 +1,9 @@
 // Pipelines and loads: the way from topics over steps to tables, and how well they keep up.
 
 import { get } from "../api.js";
-import { badge, empty, h, link, path, query, replace, svg } from "../dom.js";
+import { badge, empty, h, link, path, query, replace, svg, tile } from "../dom.js";
 import { ago, count, rate, short } from "../format.js";
+import { update } from "../update.js";
 
 const BOX = 190;
 const GAP = 46;
@@ -13,29 +14,27 @@ export async function show({ root, title, every, signal }) {
   title("Pipelines");
   const body = h("div");
   replace(root, h("div", { class: "head" }, h("h1", {}, "Pipelines and tables")), body);
-  every(2, async () => {
-    const found = await get("/api/pipelines", signal);
+  every(2, () => get("/api/pipelines", signal), (found) => {
     if (!found.pipelines.length) {
-      replace(body, h("section", { class: "card" }, empty("No pipeline has reported yet.",
+      update(body, h("section", { class: "card" }, empty("No pipeline has reported yet.",
         "Loads and pipelines report every batch to the topic " + found.topic + ", without being told to. Start one:", "barnabas load orders --to lake/orders --every 30s")));
       return;
     }
-    replace(body, found.pipelines.map(card));
+    update(body, found.pipelines.map(card));
   });
 }
 
 function card(one) {
   const at = Date.parse(one.at ?? "");
   const late = Date.now() - at > LATE;
-  const tile = (name, value, bad) => h("div", { class: bad ? "tile bad" : "tile" }, h("div", { class: "tile-name" }, name), h("div", { class: "tile-value" }, value));
-  return h("section", { class: "card", "data-query": one.query },
+  return h("section", { class: "card", key: one.query, "data-query": one.query },
     h("div", { class: "card-head" }, h("h2", {}, one.query, " ", badge("", one.kind ?? "pipeline"), " ", late ? badge("warning", "no batch lately") : badge("ok", "at work")),
       one.group ? link(`/group${query({ id: one.group })}`, "Its group") : null),
     h("div", { class: "card-body" }, h("div", { class: "tiles" },
       tile("Lag now", short(one.lag_now ?? one.lag)), tile("Rows", rate(one.rows_per_second)), tile("Last batch", `${(one.seconds ?? 0).toFixed(1)} s`),
       tile("Rows in it", count(one.rows)), tile("Last commit", h("small", {}, Number.isNaN(at) ? "–" : ago(at))),
       one.files === undefined ? null : tile("Files in it", count(one.files)),
-      one.dead_letters_seen ? tile("Dead letters lately", count(one.dead_letters_seen), true) : null),
+      one.dead_letters_seen ? tile("Dead letters lately", count(one.dead_letters_seen), { bad: true }) : null),
     h("div", { class: "graph" }, graph(one)), bars(one.batches), letters(one)));
 }
 
@@ -46,7 +45,7 @@ function letters(one) {
   if (!one.letters.length) return [h("h3", {}, "Dead letters"), h("p", { class: "muted" }, `${why} Rows tell where their record is if the view has the columns _topic, _partition and _offset.`)];
   const place = ([topic, partition, offset]) => link(`${path("topics", topic)}/messages${query({ partition, offset })}`, `${topic}, partition ${partition}, offset ${offset}`);
   return [h("h3", {}, "Dead letters"), h("p", { class: "muted" }, `${why} Each can be read in its topic, while that has it, and sent again.`),
-    h("ul", { class: "letters" }, one.letters.map((each) => h("li", {}, place(each))))];
+    h("ul", { class: "letters" }, one.letters.map((each) => h("li", { key: each.join(" ") }, place(each))))];
 }
 
 function graph(one) {

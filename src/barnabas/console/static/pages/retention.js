@@ -4,6 +4,7 @@ import { get } from "../api.js";
 import { badge, copyable, empty, h, link, path, replace } from "../dom.js";
 import { bytes, count, duration, plural } from "../format.js";
 import { bigTable, table } from "../table.js";
+import { update } from "../update.js";
 
 const long = (value) => Number(value) > 9e18 || Number(value) < 0;
 
@@ -19,7 +20,7 @@ export async function show({ root, title, every, signal }) {
     { name: "Size", kind: "number", key: (row) => row.size, show: (row) => bytes(row.size) },
     { name: "Offsets held", kind: "number", optional: true, key: (row) => row.records, show: (row) => count(row.records) },
     { name: "Removed so far", kind: "number", optional: true, key: (row) => row.removed, show: (row) => count(row.removed) },
-  ], { label: "Retention of topics", sort: "Size", descending: true });
+  ], { label: "Retention of topics", id: (row) => row.name, sort: "Size", descending: true });
   const search = h("input", { type: "search", placeholder: "Search topics", "aria-label": "Search topics" });
   const internal = h("input", { type: "checkbox" });
   const narrow = () => view.filter((row) => (internal.checked || !row.internal) && row.name.toLowerCase().includes(search.value.trim().toLowerCase()));
@@ -30,10 +31,9 @@ export async function show({ root, title, every, signal }) {
     cleaners, h("section", { class: "card" }, view.element),
     h("p", { class: "tools" }, h("span", { class: "muted" }, "What is still to be compacted, log by log, on a broker's machine: "), copyable("barnabas log cleaner ./data")));
   narrow();
-  every(10, async () => {
-    const found = await get("/api/retention", signal);
+  every(10, () => get("/api/retention", signal), (found) => {
     view.set(found.topics);
-    replace(cleaners, h("h2", {}, "Cleaner"), found.cleaners.length ? table(CLEANER, found.cleaners, "Cleaner")
+    update(cleaners, h("h2", {}, "Cleaner"), found.cleaners.length ? table(CLEANER, found.cleaners, "Cleaner", (row) => row.broker)
       : empty("Brokers do not tell what their cleaners do.", "Start them with metrics, and this console reads them:", "barnabas start --metrics 9404"));
   });
 }

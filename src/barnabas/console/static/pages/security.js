@@ -5,6 +5,7 @@ import { ask, tell } from "../dialog.js";
 import { badge, empty, h, replace } from "../dom.js";
 import { bytes, count, moment } from "../format.js";
 import { table } from "../table.js";
+import { update } from "../update.js";
 
 const KINDS = ["TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER"];
 
@@ -26,31 +27,31 @@ export async function show({ root, title, every, signal, session }) {
     again();
   };
 
-  async function draw() {
-    now = await get("/api/security", signal);
-    replace(users, head("Users", "Add user", addUser), part(now.users, "No users log in by SCRAM.", "barnabas users --add alice", () => table([
+  function draw(found) {
+    now = found;
+    update(users, head("Users", "Add user", addUser), part(now.users, "No users log in by SCRAM.", "barnabas users --add alice", () => table([
       { name: "User", show: (row) => h("span", { class: "wrap" }, row.name) },
       { name: "Logs in by", show: (row) => Object.keys(row.mechanisms).map((each) => [badge("", each), " "]) },
       { name: "", show: (row) => plain(`Delete user ${row.name}`, "Delete", () => dropUser(row)) },
-    ], now.users.rows, "Users")));
-    replace(acls, head("ACLs", "Add ACL", addAcl), part(now.acls, "No ACLs.", "barnabas start --secure", () => table([
+    ], now.users.rows, "Users", (row) => row.name)));
+    update(acls, head("ACLs", "Add ACL", addAcl), part(now.acls, "No ACLs.", "barnabas start --secure", () => table([
       { name: "Principal", show: (row) => h("span", { class: "mono wrap" }, row.principal) },
       { name: "", show: (row) => badge(row.permission === "ALLOW" ? "ok" : "error", row.permission === "ALLOW" ? "may" : "may not") },
       { name: "Operation", show: (row) => row.operation },
       { name: "Resource", show: (row) => h("span", { class: "wrap" }, `${row.kind} `, h("code", {}, row.pattern === "PREFIXED" ? `${row.name}…` : row.name)) },
       { name: "From", optional: true, show: (row) => row.host },
       { name: "", show: (row) => plain(`Remove ACL of ${row.principal}`, "Remove", () => dropAcl(row)) },
-    ], now.acls.rows, "ACLs")));
-    replace(quotas, head("Quotas", "Set quota", setQuota), part(now.quotas, "No quotas.", "barnabas quotas --alter --user alice --add-config producer_byte_rate=1000000", () => table([
+    ], now.acls.rows, "ACLs", (row) => JSON.stringify(row))));
+    update(quotas, head("Quotas", "Set quota", setQuota), part(now.quotas, "No quotas.", "barnabas quotas --alter --user alice --add-config producer_byte_rate=1000000", () => table([
       { name: "For", show: (row) => h("span", { class: "wrap" }, Object.entries(row.entity).map(([kind, name]) => `${kind} ${name ?? "(default)"}`).join(", ")) },
       { name: "Limits", show: (row) => Object.entries(row.values).map(([name, value]) => h("div", {}, `${name}: ${name.includes("byte") ? `${bytes(value)}/s` : count(value)}`)) },
-    ], now.quotas.rows, "Quotas")));
-    replace(audit, now.audit.length ? [h("h2", {}, "Changes by this console"), table([
+    ], now.quotas.rows, "Quotas", (row) => JSON.stringify(row.entity))));
+    update(audit, now.audit.length ? [h("h2", {}, "Changes by this console"), table([
       { name: "When", show: (row) => moment(Date.parse(row.at)) },
       { name: "Who", optional: true, show: (row) => row.user ?? row.address },
       { name: "What", show: (row) => h("span", { class: "wrap" }, `${row.action} ${row.target}`) },
       { name: "", show: (row) => badge(row.outcome === "done" ? "ok" : "error", row.outcome === "done" ? "done" : "not done") },
-    ], now.audit.slice(0, 15), "Changes")] : h("h2", {}, "No changes by this console yet"));
+    ], now.audit.slice(0, 15), "Changes", (row) => JSON.stringify(row))] : h("h2", {}, "No changes by this console yet"));
   }
 
   function part(found, none, command, draws) {
@@ -100,5 +101,5 @@ export async function show({ root, title, every, signal, session }) {
       act: (values) => post("/api/security/quotas", { entity: { [values.kind]: values.name || null }, quota: values.quota, value: values.value === "" ? null : Number(values.value) }) }), "The quota was set.");
   }
 
-  const again = every(15, draw);
+  const again = every(15, () => get("/api/security", signal), draw);
 }

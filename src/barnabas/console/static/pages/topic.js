@@ -3,9 +3,10 @@
 import { get, patch, post, remove } from "../api.js";
 import { ask, tell } from "../dialog.js";
 import { chart } from "../chart.js";
-import { badge, empty, h, link, path, query, replace } from "../dom.js";
+import { badge, empty, h, link, path, query, replace, tile } from "../dom.js";
 import { bytes, count, duration, plural, rate, short } from "../format.js";
 import { bigTable, table } from "../table.js";
+import { update } from "../update.js";
 import { groupState } from "./overview.js";
 
 export function topicHead(name, tab, actions = []) {
@@ -73,22 +74,18 @@ async function showPartitions({ every, signal }, name, body) {
     { name: "End offset", kind: "number", key: (row) => row.end ?? -1, show: (row) => count(row.end) },
     { name: "Size", kind: "number", optional: true, key: (row) => row.size ?? -1, show: (row) => bytes(row.size) },
     { name: "Rate", kind: "number", optional: true, key: (row) => row.rate, show: (row) => rate(row.rate) },
-  ], { label: `Partitions of ${name}`, sort: "Partition" });
+  ], { label: `Partitions of ${name}`, id: (row) => row.number, sort: "Partition" });
   replace(body, tiles, h("section", { class: "card" }, figure.node), h("section", { class: "card" }, view.element));
-  every(1, async () => {
-    const now = await get(`/api${path("topics", name)}`, signal);
+  every(1, () => get(`/api${path("topics", name)}`, signal), (now) => {
     const sum = (key) => now.partitions.reduce((all, row) => all + (row[key] ?? 0), 0);
-    const tile = (label, value) => h("div", { class: "tile" }, h("div", { class: "tile-name" }, label), h("div", { class: "tile-value" }, value));
-    replace(tiles, tile("Partitions", count(now.partitions.length)), tile("Replicas", count(now.partitions[0]?.replicas.length)),
+    update(tiles, tile("Partitions", count(now.partitions.length)), tile("Replicas", count(now.partitions[0]?.replicas.length)),
       tile("Records", short(now.partitions.reduce((all, row) => all + Math.max(0, (row.end ?? 0) - (row.start ?? 0)), 0))),
       tile("Size", bytes(sum("size"))), tile("Records in", rate(sum("rate"))),
       tile("min.insync.replicas", now.least_isr === null ? "–" : String(now.least_isr)));
     view.set(now.partitions.map((row) => ({ ...row, least: now.least_isr })));
   });
-  every(10, async () => {
-    const found = await get(`/api/history?name=${encodeURIComponent(`records:${name}`)}&seconds=3600`, signal);
-    figure.set(found.series[`records:${name}`], 3600);
-  });
+  every(10, () => get(`/api/history?name=${encodeURIComponent(`records:${name}`)}&seconds=3600`, signal),
+    (found) => figure.set(found.series[`records:${name}`], 3600));
 }
 
 function stateOf(row) {
@@ -112,21 +109,12 @@ async function showSettings({ every, signal, session, root }, name, body) {
   const card = h("section", { class: "card" });
   replace(body, h("div", { class: "tools" }, search, h("label", { class: "check" }, all, "Also those at their default")), card);
   let rows = [];
-  let drawn = false;
   const draw = () => {
     const text = search.value.trim().toLowerCase();
     const fit = rows.filter((row) => (all.checked || row.set) && `${row.name} ${row.meaning}`.toLowerCase().includes(text));
-    replace(card, fit.length ? settingsTable(fit, session.read_only ? null : change)
+    update(card, fit.length ? settingsTable(fit, session.read_only ? null : change)
       : empty("No setting fits.", rows.length ? null : "You may not see the settings of this topic."));
   };
-
-  async function load() {
-    const found = (await get(`/api${path("topics", name)}/settings`, signal)).settings;
-    if (drawn && same(found, rows)) return;
-    rows = found;
-    drawn = true;
-    draw();
-  }
 
   async function change(row) {
     const done = await ask({
@@ -143,12 +131,10 @@ async function showSettings({ every, signal, session, root }, name, body) {
 
   search.addEventListener("input", draw);
   all.addEventListener("change", draw);
-  const again = every(30, load);
-}
-
-// Whether nothing has changed: what is not drawn anew keeps the focus.
-export function same(one, other) {
-  return JSON.stringify(one) === JSON.stringify(other);
+  const again = every(30, () => get(`/api${path("topics", name)}/settings`, signal), (found) => {
+    rows = found.settings;
+    draw();
+  });
 }
 
 // A sentence with names in backquotes.
@@ -173,20 +159,19 @@ export function settingsTable(rows, change) {
     { name: "Default", optional: true, show: (row) => h("code", { class: "wrap" }, row.default === null || row.default === "" ? "–" : row.default) },
     ...(change ? [{ name: "", show: (row) => row.read_only ? h("span", { class: "muted" }, "at start only")
       : h("button", { type: "button", class: "plain", "aria-label": `Change ${row.name}`, onclick: () => change(row) }, "Change") }] : []),
-  ], rows, "Settings");
+  ], rows, "Settings", (row) => row.name);
 }
 
 async function showGroups({ every, signal }, name, body) {
   const card = h("section", { class: "card" });
   replace(body, card);
-  every(1, async () => {
-    const { groups } = await get(`/api${path("topics", name)}/groups`, signal);
-    replace(card, groups.length ? table([
+  every(1, () => get(`/api${path("topics", name)}/groups`, signal), ({ groups }) => {
+    update(card, groups.length ? table([
       { name: "Group", show: (row) => h("span", { class: "wrap" }, link(`/group${query({ id: row.id })}`, row.id)) },
       { name: "Kind", show: (row) => row.type },
       { name: "State", show: (row) => groupState(row.state) },
       { name: "Lag", kind: "number", show: (row) => plural(row.lag, "record") },
-    ], groups, `Groups that read ${name}`)
+    ], groups, `Groups that read ${name}`, (row) => row.id)
       : empty("No group has read this topic.", "Read it as a group:", `barnabas consume --topic ${name} --group readers --from-beginning`));
   });
 }

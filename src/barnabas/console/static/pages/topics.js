@@ -5,6 +5,7 @@ import { ask } from "../dialog.js";
 import { badge, empty, h, link, path, replace } from "../dom.js";
 import { bytes, count, rate } from "../format.js";
 import { bigTable } from "../table.js";
+import { showEither } from "../update.js";
 
 const SHOWS = {
   "": ["All", () => true],
@@ -25,13 +26,12 @@ export async function show({ root, title, every, signal, session, query, navigat
     { name: "Rate", kind: "number", key: (row) => row.rate, show: (row) => rate(row.rate) },
     { name: "State", key: (row) => -(row.offline * 1e6 + row.behind), show: (row) => row.offline ? badge("error", `${row.offline} offline`)
       : row.behind ? badge("warning", `${row.behind} under-replicated`) : badge("ok", "in sync") },
-  ], { label: "Topics", sort: query.get("sort") ?? "Topic", descending: query.get("down") === "1" });
+  ], { label: "Topics", id: (row) => row.name, sort: query.get("sort") ?? "Topic", descending: query.get("down") === "1" });
   const search = h("input", { type: "search", placeholder: "Search topics", "aria-label": "Search topics", value: query.get("q") ?? "" });
   const internal = h("input", { type: "checkbox", checked: query.get("internal") === "1" });
   const states = h("select", { "aria-label": "State" }, Object.entries(SHOWS).filter(([key]) => key !== "under-min-isr").map(([key, [name]]) =>
     h("option", { value: key, selected: key === (query.get("show") ?? "").replace("under-min-isr", "under-replicated") }, name)));
   const body = h("section", { class: "card" }, view.element);
-  let rows = [];
 
   function narrow() {
     const text = search.value.trim().toLowerCase();
@@ -53,13 +53,11 @@ export async function show({ root, title, every, signal, session, query, navigat
     h("div", { class: "tools" }, search, states, h("label", { class: "check" }, internal, "Internal topics"), h("span", { class: "grow" }), view.count),
     body);
 
-  async function load(fresh) {
-    const found = await get(`/api/topics${fresh ? "?fresh=1" : ""}`, signal);
-    rows = found.rows.map((row) => Object.fromEntries(found.columns.map((name, index) => [name, row[index]])));
+  function draw(found) {
+    const rows = found.rows.map((row) => Object.fromEntries(found.columns.map((name, index) => [name, row[index]])));
     view.set(rows);
-    if (!rows.some((row) => !row.internal) && !internal.checked) {
-      replace(body, empty("No topics yet.", "Create one here, or with:", "barnabas topics --create --topic greetings --partitions 3"));
-    } else if (!body.contains(view.element)) replace(body, view.element);
+    showEither(body, view.element, internal.checked || rows.some((row) => !row.internal) ? null
+      : empty("No topics yet.", "Create one here, or with:", "barnabas topics --create --topic greetings --partitions 3"));
   }
 
   async function create() {
@@ -88,5 +86,5 @@ export async function show({ root, title, every, signal, session, query, navigat
   }
 
   narrow();
-  every(1, () => load(false));
+  every(1, () => get("/api/topics", signal), draw);
 }

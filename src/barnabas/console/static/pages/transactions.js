@@ -3,8 +3,9 @@
 import { get, post } from "../api.js";
 import { ask, tell } from "../dialog.js";
 import { badge, empty, h, replace } from "../dom.js";
-import { count, duration } from "../format.js";
+import { duration } from "../format.js";
 import { bigTable } from "../table.js";
+import { showEither } from "../update.js";
 
 export async function show({ root, title, every, signal, session }) {
   title("Transactions");
@@ -16,7 +17,7 @@ export async function show({ root, title, every, signal, session }) {
     { name: "Producer", kind: "number", optional: true, key: (row) => row.producer, show: (row) => `${row.producer}, epoch ${row.epoch}` },
     { name: "Partitions", optional: true, show: (row) => row.partitions.length > 4 ? `${row.partitions.length} partitions` : row.partitions.join(", ") || "–" },
     { name: "", show: (row) => row.age === null || session.read_only ? "" : h("button", { type: "button", class: "plain", onclick: () => abort(row) }, "Abort") },
-  ], { label: "Transactions", sort: "Open for", descending: true });
+  ], { label: "Transactions", id: (row) => row.id, sort: "Open for", descending: true });
   const card = h("section", { class: "card" }, view.element);
   replace(root, h("div", { class: "head" }, h("h1", {}, "Transactions")), h("div", { class: "tools" }, h("span", { class: "grow" }), view.count), card);
 
@@ -27,11 +28,8 @@ export async function show({ root, title, every, signal, session }) {
     if (done) tell(root, "The transaction was aborted.");
   }
 
-  every(2, async () => {
-    const found = await get("/api/transactions", signal);
-    view.set(found.transactions.map((row) => ({ ...row, late: row.age !== null && row.age > row.timeout + 10000 })));
-    if (found.count > found.transactions.length) view.count.textContent = `${count(found.transactions.length)} of ${count(found.count)}`;
-    if (!found.count) replace(card, empty("No transactions yet.", "A producer with a transactional.id shows here. Transactions that hang are found with:", "barnabas transactions find-hanging --broker-id 0"));
-    else if (!card.contains(view.element)) replace(card, view.element);
+  every(2, () => get("/api/transactions", signal), (found) => {
+    view.set(found.transactions.map((row) => ({ ...row, late: row.age !== null && row.age > row.timeout + 10000 })), found.count);
+    showEither(card, view.element, found.count ? null : empty("No transactions yet.", "A producer with a transactional.id shows here. Transactions that hang are found with:", "barnabas transactions find-hanging --broker-id 0"));
   });
 }
