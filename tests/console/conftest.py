@@ -1,4 +1,4 @@
-"""One cluster, one console and one browser for all tests of the console."""
+"""One cluster, one console and one browser for all tests of the console, and another pair where people log in."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from barnabas.clients import Admin
 from barnabas.testing import Cluster
+from barnabas.testing.secure import KafkaSecure, SecureBroker
 from tests.support.consoles import Browser, ConsoleProcess, running_browser, running_console
 from tests.support.steady_load import TOPIC, steady_load
 
@@ -30,6 +31,23 @@ def console(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
     folder = tmp_path_factory.mktemp("console")
     masks = ("--mask", "cards*:value.card.number", "--mask", "cards*:headers.token")
     with running_console(folder, cluster.bootstrap_servers, "--telemetry", *masks) as console:
+        yield console
+
+
+@pytest.fixture(scope="session")
+def secure() -> Iterator[KafkaSecure]:
+    """A broker that asks for a login."""
+    with SecureBroker() as broker, KafkaSecure(broker, "console") as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="session")
+def guarded(secure: KafkaSecure, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
+    """A console of that one, which asks for the login of a user."""
+    folder = tmp_path_factory.mktemp("guarded")
+    config = folder / "console.properties"
+    config.write_text(f"security.protocol=SASL_SSL\nssl.ca.location={secure.ca}\n")
+    with running_console(folder, secure.bootstrap_servers, "--command-config", str(config)) as console:
         yield console
 
 

@@ -8,20 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.testing.secure import KafkaSecure, SecureBroker
-from tests.support.consoles import Browser, ConsoleProcess, running_console
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-    from barnabas.testing.secure import SecureUser
-
-
-@pytest.fixture(scope="module")
-def secure() -> Iterator[KafkaSecure]:
-    with SecureBroker() as broker, KafkaSecure(broker, "console") as kafka:
-        yield kafka
+    from barnabas.testing.secure import KafkaSecure, SecureUser
+    from tests.support.consoles import Browser, ConsoleProcess
 
 
 @pytest.fixture(scope="module")
@@ -31,15 +22,6 @@ def alice(secure: KafkaSecure) -> SecureUser:
         secure.admin.create_topic(topic, 1, 1)
     secure.allow(alice, "Read", "Describe", topic="of-alice")
     return alice
-
-
-@pytest.fixture(scope="module")
-def guarded(secure: KafkaSecure, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
-    folder = tmp_path_factory.mktemp("guarded")
-    config = folder / "console.properties"
-    config.write_text(f"security.protocol=SASL_SSL\nssl.ca.location={secure.ca}\n")
-    with running_console(folder, secure.bootstrap_servers, "--command-config", str(config)) as console:
-        yield console
 
 
 def test_a_user_logs_in_and_sees_what_is_his(chromium: Browser, guarded: ConsoleProcess, alice: SecureUser) -> None:

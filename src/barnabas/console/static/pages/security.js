@@ -9,6 +9,8 @@ import { update } from "../update.js";
 
 const KINDS = ["TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER"];
 
+const whose = ({ entity }) => Object.entries(entity).map(([kind, name]) => `${kind} ${name ?? "(default)"}`).join(", ");
+
 export async function show({ root, title, every, signal, session }) {
   title("Security");
   const users = h("section", { class: "card" });
@@ -43,9 +45,12 @@ export async function show({ root, title, every, signal, session }) {
       { name: "", show: (row) => plain(`Remove ACL of ${row.principal}`, "Remove", () => dropAcl(row)) },
     ], now.acls.rows, "ACLs", (row) => JSON.stringify(row))));
     update(quotas, head("Quotas", "Set quota", setQuota), part(now.quotas, "No quotas.", "barnabas quotas --alter --user alice --add-config producer_byte_rate=1000000", () => table([
-      { name: "For", show: (row) => h("span", { class: "wrap" }, Object.entries(row.entity).map(([kind, name]) => `${kind} ${name ?? "(default)"}`).join(", ")) },
-      { name: "Limits", show: (row) => Object.entries(row.values).map(([name, value]) => h("div", {}, `${name}: ${name.includes("byte") ? `${bytes(value)}/s` : count(value)}`)) },
-    ], now.quotas.rows, "Quotas", (row) => JSON.stringify(row.entity))));
+      { name: "For", show: (row) => h("span", { class: "wrap" }, whose(row)) },
+      { name: "Quota", show: (row) => h("span", { class: "wrap" }, row.quota) },
+      { name: "Limit", kind: "number", show: (row) => (row.quota.includes("byte") ? `${bytes(row.value)}/s` : count(row.value)) },
+      { name: "", show: (row) => plain(`Remove ${row.quota} of ${whose(row)}`, "Remove", () => dropQuota(row)) },
+    ], now.quotas.rows.flatMap(({ entity, values }) => Object.entries(values).map(([quota, value]) => ({ entity, quota, value }))),
+    "Quotas", (row) => `${whose(row)} ${row.quota}`)));
     update(audit, now.audit.length ? [h("h2", {}, "Changes by this console"), table([
       { name: "When", show: (row) => moment(Date.parse(row.at)) },
       { name: "Who", optional: true, show: (row) => row.user ?? row.address },
@@ -99,6 +104,11 @@ export async function show({ root, title, every, signal, session }) {
         { name: "quota", label: "Quota", type: "select", options: now.quota_names.map((each) => [each, each]) },
         { name: "value", label: "Limit", type: "number", min: 0, step: "any", placeholder: "empty: remove it" }],
       act: (values) => post("/api/security/quotas", { entity: { [values.kind]: values.name || null }, quota: values.quota, value: values.value === "" ? null : Number(values.value) }) }), "The quota was set.");
+  }
+
+  async function dropQuota(row) {
+    after(await ask({ title: "Remove this quota?", action: "Remove", danger: true, text: `${row.quota} of ${whose(row)}`,
+      act: () => post("/api/security/quotas", { entity: row.entity, quota: row.quota, value: null }) }), "The quota was removed.");
   }
 
   const again = every(15, () => get("/api/security", signal), draw);
