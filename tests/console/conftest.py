@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -15,11 +16,13 @@ from tests.support.steady_load import TOPIC, steady_load
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+METRICS: Final = r"Metrics are at (http://\S+/metrics)"
+
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """Three brokers at work: records come and are read while pages are looked at and brokers die."""
-    with Cluster({"controlled.shutdown.enable": False}, brokers=3) as cluster:
+    with Cluster({"controlled.shutdown.enable": False, "metrics.listener": "127.0.0.1:0"}, brokers=3) as cluster:
         with Admin(cluster.bootstrap_servers) as admin:
             admin.create_topic(TOPIC, 3, 3)
         with steady_load(cluster.bootstrap_servers):
@@ -30,7 +33,9 @@ def cluster() -> Iterator[Cluster]:
 def console(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
     folder = tmp_path_factory.mktemp("console")
     masks = ("--mask", "cards*:value.card.number", "--mask", "cards*:headers.token")
-    with running_console(folder, cluster.bootstrap_servers, "--telemetry", *masks) as console:
+    addresses = [address for broker in cluster.brokers for address in re.findall(METRICS, broker.log())[-1:]]
+    metrics = [word for address in addresses for word in ("--metrics", address)]
+    with running_console(folder, cluster.bootstrap_servers, "--telemetry", *masks, *metrics) as console:
         yield console
 
 

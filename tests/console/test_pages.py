@@ -49,6 +49,20 @@ def test_the_overview_says_what_is_there(browser: Browser, orders: str) -> None:
     assert browser.text("h1") == "Overview"
 
 
+CHARTS = ("Records in", "Lag of all groups", "Bytes in", "Bytes out", "On disk", "Under-replicated")
+
+
+def test_the_overview_draws_what_was(browser: Browser) -> None:
+    """Figures are taken every ten seconds, and rates need two of them."""
+    browser.open("/")
+    for title in CHARTS:
+        browser.find(f".chart svg[aria-label^='{title}: now']")
+    browser.run("for (const each of document.querySelectorAll('.chart svg')) each.remove()")
+    browser.click("24 h")
+    for title in CHARTS:
+        browser.find(f".chart svg[aria-label^='{title}: now']")
+
+
 def test_commands_to_copy_name_the_cluster(browser: Browser, cluster: Cluster, admin: Admin) -> None:
     admin.create_topic("silent", 1, 3)
     browser.open("/topics/silent/messages")

@@ -9,6 +9,7 @@ import shutil
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import UUID
 
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
@@ -62,14 +63,22 @@ class ConsoleProcess:
 
     def ask(self, method: str, path: str, body: object = None, **headers: str) -> Answer:
         """One request as a page of the console sends it; a header may be given otherwise, or left out as ""."""
-        given = {"host": f"localhost:{self.port}"}
+        given: dict[str, str] = {}
         if method != "GET":
             given |= {"origin": self.address, "content-type": "application/json"}
         given |= {name.replace("_", "-"): value for name, value in headers.items()}
+        return self._exchange(method, path, None if method == "GET" else json.dumps(body or {}).encode(), given)
+
+    def push(self, body: bytes, **headers: str) -> Answer:
+        """Metrics as a client or broker sends them."""
+        given = {"content-type": "application/x-protobuf", "x-kafka-client-instance-id": str(UUID(int=9))}
+        return self._exchange("POST", "/v1/metrics", body, given | headers)
+
+    def _exchange(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
+        given = {"host": f"localhost:{self.port}", **headers}
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_SECONDS)
         try:
-            sent = None if method == "GET" else json.dumps(body or {}).encode()
-            connection.request(method, path, sent, {name: value for name, value in given.items() if value})
+            connection.request(method, path, body, {name: value for name, value in given.items() if value})
             response = connection.getresponse()
             return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
         finally:

@@ -24,6 +24,10 @@ const PAGES = [
   { key: "c", at: "/retention", name: "Retention", module: "retention", match: /^\/retention$/ },
 ];
 
+// Milliseconds after which a page is seen, also if not all of its parts have been drawn. Until then nothing is seen that
+// the others would push away.
+const SOON = 1000;
+
 const app = document.getElementById("app");
 const main = h("main", { id: "main", tabindex: "-1" });
 const nav = h("nav", { "aria-label": "Pages" });
@@ -102,24 +106,33 @@ async function show() {
     return;
   }
   const [page, match] = found;
-  const root = h("div", { class: `page page-${page.module}` });
+  const root = h("div", { class: `page page-${page.module} loading` });
+  const reveal = () => root.classList.remove("loading");
+  let parts = 1;
+  const drawn = () => { if (!(parts -= 1)) reveal(); };
   const context = {
     root, signal, session, query: new URLSearchParams(location.search), navigate,
     title(text) { document.title = `${text} · Barnabas`; },
     // Ask something now and again, and draw the answer; an error is shown above the page and goes away by itself. Returns
     // what to call when something was changed.
-    every(seconds, ask, draw) { return repeat(seconds, ask, draw, signal, root); },
+    every(seconds, ask, draw) {
+      parts += 1;
+      return repeat(seconds, ask, draw, signal, root, drawn);
+    },
   };
   try {
     const parameters = read(match.groups);
     const module = await import(`./pages/${page.module}.js`);
     if (signal.aborted) return;
     replace(main, root);
+    setTimeout(reveal, SOON);
     await module.show({ ...context, parameters });
+    drawn();
   } catch (error) {
     if (!signal.aborted) {
       if (!root.isConnected) replace(main, root);
       root.prepend(notice(error));
+      reveal();
     }
   }
   if (!signal.aborted && !main.contains(document.activeElement)) main.focus({ preventScroll: true });
@@ -141,7 +154,7 @@ function notice(error) {
 // A change that was just made may not have come to the broker that is asked: so the first rounds are short, and each
 // pause is twice as long as the one before, up to `seconds`. What takes long, as a list of 10,000 topics does, takes half
 // of the time at most.
-function repeat(seconds, ask, draw, signal, root) {
+function repeat(seconds, ask, draw, signal, root, drawn) {
   let pause = 1;
   let wake = () => {};
   signal.addEventListener("abort", () => wake(), { once: true });
@@ -149,7 +162,7 @@ function repeat(seconds, ask, draw, signal, root) {
 
   async function run() {
     let shown = null;
-    while (!signal.aborted) {
+    for (let round = 0; !signal.aborted; round += 1) {
       const began = performance.now();
       try {
         if (!document.hidden) {
@@ -167,6 +180,7 @@ function repeat(seconds, ask, draw, signal, root) {
         else root.prepend(shown = notice(error));
       }
       if (signal.aborted) return;
+      if (!round) drawn();
       await new Promise((done) => {
         const timer = setTimeout(done, Math.max(Math.min(pause, seconds) * 1000, performance.now() - began));
         wake = () => { clearTimeout(timer); done(); };

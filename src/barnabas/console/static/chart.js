@@ -14,20 +14,26 @@ function niceTop(value) {
   return [1, 2, 2.5, 5, 10].map((step) => step * power).find((step) => step >= value) ?? value;
 }
 
-export function chart(title, write, unit = "") {
+const NONE = "No figures yet. They begin with this console, and stay for a day.";
+
+// `none`: what is said while there are no figures.
+export function chart(title, write, unit = "", none = NONE) {
   const area = h("div", { class: "chart-area" });
   const readout = h("span", { class: "chart-readout" });
   const figure = h("figure", { class: "chart" },
     h("figcaption", {}, h("span", { class: "chart-title" }, title), readout), area);
   let points = [];
   let span = 3600;
+  let pointed = null; // where the pointer is, also over a new drawing
+  let look = () => {};
 
   function draw() {
     const width = Math.max(240, area.clientWidth);
     const known = points.filter((point) => point[1] !== null);
     if (!known.length) {
-      replace(area, h("p", { class: "chart-empty" }, "No figures yet. They begin with this console, and stay for a day."));
+      replace(area, h("p", { class: "chart-empty" }, none));
       replace(readout);
+      look = () => {};
       return;
     }
     const top = niceTop(Math.max(...known.map((point) => point[1])));
@@ -57,26 +63,31 @@ export function chart(title, write, unit = "") {
     }
     const cursor = svg("line", { class: "cursor", y1: TOP, y2: HEIGHT - BOTTOM, x1: -10, x2: -10 });
     root.append(cursor);
-    root.addEventListener("pointermove", (event) => {
-      const at = first + ((event.offsetX - LEFT) / (width - LEFT - 6)) * (last - first);
+    look = () => {
+      if (pointed === null) {
+        cursor.setAttribute("x1", -10);
+        cursor.setAttribute("x2", -10);
+        replace(readout, `${write(known[known.length - 1][1])}${unit}`);
+        return;
+      }
+      const at = first + ((pointed - LEFT) / (width - LEFT - 6)) * (last - first);
       const near = known.reduce((best, point) => (Math.abs(point[0] - at) < Math.abs(best[0] - at) ? point : best));
       cursor.setAttribute("x1", x(near[0]));
       cursor.setAttribute("x2", x(near[0]));
       replace(readout, `${clock(near[0], span <= 3600)} · ${write(near[1])}${unit}`);
-    });
-    root.addEventListener("pointerleave", () => {
-      cursor.setAttribute("x1", -10);
-      cursor.setAttribute("x2", -10);
-      now(known);
-    });
-    now(known);
+    };
+    look();
     replace(area, root);
   }
 
-  function now(known) {
-    replace(readout, `${write(known[known.length - 1][1])}${unit}`);
-  }
-
+  area.addEventListener("pointermove", (event) => {
+    pointed = event.clientX - area.getBoundingClientRect().left;
+    look();
+  });
+  area.addEventListener("pointerleave", () => {
+    pointed = null;
+    look();
+  });
   new ResizeObserver(() => points.length && draw()).observe(area);
   return { node: figure, set(found, seconds) { points = found ?? []; span = seconds; draw(); } };
 }

@@ -64,9 +64,9 @@ export function ask({ title, text, fields = [], confirm, action, danger = false,
   });
 }
 
-// A word about what was done, which goes away by itself.
+// A word about what was done, which goes away by itself, and moves nothing.
 export function tell(root, text) {
-  const note = h("div", { class: "notice ok", role: "status" }, text);
+  const note = h("div", { class: "notice ok told", role: "status" }, text);
   root.prepend(note);
   setTimeout(() => note.remove(), 6000);
 }

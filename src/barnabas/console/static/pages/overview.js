@@ -9,6 +9,8 @@ import { update } from "../update.js";
 
 const RANGES = [["15 min", 900], ["1 h", 3600], ["6 h", 21600], ["24 h", 86400]];
 
+const UNMEASURED = "Brokers count bytes where they have metrics: start them with barnabas start --metrics 9404.";
+
 export async function show({ root, title, every, signal }) {
   title("Overview");
   const problems = h("section", { "aria-label": "What is wrong", "aria-live": "polite" });
@@ -19,6 +21,10 @@ export async function show({ root, title, every, signal }) {
   const figures = [
     ["records", chart("Records in", short, "/s")],
     ["lag", chart("Lag of all groups", short, " records")],
+    ["bytes-in", chart("Bytes in", bytes, "/s", UNMEASURED)],
+    ["bytes-out", chart("Bytes out", bytes, "/s", UNMEASURED)],
+    ["disk", chart("On disk", bytes)],
+    ["under-replicated", chart("Under-replicated", short, " partitions")],
   ];
   let seconds = 3600;
   const buttons = RANGES.map(([name, each]) => h("button", { type: "button", "aria-pressed": each === seconds ? "true" : "false",
@@ -30,7 +36,7 @@ export async function show({ root, title, every, signal }) {
   replace(root,
     h("div", { class: "head" }, h("h1", {}, "Overview"),
       h("div", { class: "segments", role: "group", "aria-label": "Time of the charts" }, buttons)),
-    problems, tiles, h("div", { class: "columns" }, figures.map(([, each]) => h("section", { class: "card" }, each.node))),
+    problems, tiles, h("div", { class: "columns charts" }, figures.map(([, each]) => h("section", { class: "card" }, each.node))),
     h("div", { class: "columns" }, busiest, behind), brokers);
 
   every(1, () => get("/api/overview", signal), (now) => {
