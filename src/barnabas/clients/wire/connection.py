@@ -252,7 +252,8 @@ class WireClient:
 
     def highest_version(self, api: int) -> int:
         """The highest version of an API that the broker speaks which was asked first; -1 if it does not know it."""
-        highest: int = self._connections[None].versions.get(api, (0, -1))[1]
+        with self._translating_errors(None):  # the connection may have ended since
+            highest: int = self._connection(None, self.deadline()).versions.get(api, (0, -1))[1]
         return highest
 
     def nodes(self) -> list[Node]:

@@ -81,6 +81,19 @@ def test_answers_that_are_none(answer: bytes, complaint: str) -> None:
         cluster.ask(ListGroupsRequest())
 
 
+def test_versions_are_asked_for_again_after_a_connection_has_ended() -> None:
+    """Whoever went on after a failed question got a KeyError for the next one, in a client that is used again."""
+    gone = struct.pack(">ii", 4, 99)  # a response to something else, with which the connection ends
+    with (
+        ScriptedBroker({LIST_GROUPS: (0, 3)}, {LIST_GROUPS: lambda _: gone}) as broker,
+        WireClient(broker.bootstrap) as cluster,
+    ):
+        with pytest.raises(BrokerUnreachable):
+            cluster.ask(ListGroupsRequest())
+        assert cluster.highest_version(LIST_GROUPS) == 3
+        assert cluster.highest_version(DELETE_GROUPS) == -1
+
+
 def test_a_broken_connection_is_made_anew() -> None:
     answers = [struct.pack(">ii", 4, 99), None]
 
