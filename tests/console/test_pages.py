@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -499,61 +498,3 @@ def test_retention_and_security_without_an_authorizer(browser: Browser, orders: 
     browser.type("#field-value", "1000000")
     browser.click("Save")
     browser.wait_for("producer_byte_rate", "table[aria-label=Quotas]")
-
-
-TRUE_SECONDS = 3
-"""Within which a page says what has become of a broker."""
-
-
-def seconds_until_told(
-    browser: Browser, cluster: Cluster, orders: str, number: int, said: tuple[str, ...], then: str
-) -> float:
-    """Kills a broker, and starts it again when the page has said all: how long the open page took to say so."""
-    cluster.brokers[number].kill()
-    began = time.monotonic()
-    try:
-        wait_until(lambda: any(each in browser.text("main") for each in said), "the page to say so", 20)
-        took = time.monotonic() - began
-        browser.wait_for(then, "main")
-        return took
-    finally:
-        cluster.brokers[number].start()
-        cluster.wait_until_in_sync(orders)
-
-
-def is_said(browser: Browser, words: tuple[str, ...]) -> bool:
-    """Whether the page has one of these words where it tells of brokers and partitions."""
-    return any(each in browser.text("main table, main .well") for each in words)
-
-
-def victim_of(cluster: Cluster) -> int:
-    """A broker that is not the controller."""
-    return next(number for number, one in enumerate(cluster.brokers) if one is not cluster.controller())
-
-
-@pytest.mark.parametrize(
-    ("page", "before", "said", "then"),
-    [
-        ("/", "Nothing is wrong", ("Broker {broker} does not answer", "Broker {broker} is down"), "under-replicated"),
-        ("/topics?q={topic}", "in sync", ("under-replicated",), "under-replicated"),
-        ("/topics/{topic}", "in sync", ("under-replicated",), "under-replicated"),
-        ("/brokers", "Nothing is being moved", ("no answer", "down"), "down"),
-        ("/brokers/{broker}", "Largest partitions", ("no answer", "down"), "down"),
-    ],
-)
-def test_pages_are_true_within_three_seconds_after_a_broker_died(
-    browser: Browser, cluster: Cluster, orders: str, page: str, before: str, said: tuple[str, ...], then: str
-) -> None:
-    """Once in a few times: others work on this machine, too."""
-
-    def is_told_in_time() -> bool:
-        number = victim_of(cluster)
-        browser.open(page.format(topic=orders, broker=number))
-        browser.wait_for(before, "main")
-        words = tuple(each.format(broker=number) for each in said)
-        wait_until(lambda: not is_said(browser, words), "the page to say that all brokers are there again")
-        took = seconds_until_told(browser, cluster, orders, number, words, then)
-        browser.wait_for(before, "main")
-        return took < TRUE_SECONDS
-
-    assert any(is_told_in_time() for _ in range(3))

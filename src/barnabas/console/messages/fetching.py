@@ -16,7 +16,7 @@ from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopi
 from kio.schema.types import TopicName
 from kio.static.primitive import i8, i32, i32Timedelta, i64
 
-from barnabas.clients.errors import RequestRefused
+from barnabas.clients.errors import BrokerUnreachable, RequestRefused
 from barnabas.model.base_error import BarnabasError
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
@@ -99,10 +99,15 @@ class Leaders:
         self._nodes: dict[int, Node] = {}
 
     def of(self, partition: int) -> Node:
-        """The leader of a partition; waits for one. Raises RequestRefused."""
+        """The leader of a partition; waits for one, and for a broker that knows it. Raises BarnabasError."""
         deadline = time.monotonic() + LEADER_SECONDS
         while partition not in self._nodes:
-            found = self._cluster.offsets.leaders([self._topic])
+            try:
+                found = self._cluster.offsets.leaders([self._topic])
+            except BrokerUnreachable:
+                if time.monotonic() > deadline:
+                    raise
+                found = {}
             self._nodes = {place.partition: node for place, node in found.items() if node is not None}
             if partition not in self._nodes and time.monotonic() > deadline:
                 raise RequestRefused(
@@ -127,44 +132,65 @@ def fetch(
     end: int = MAX_INT64,
     most_bytes: int = FETCH_BYTES,
 ) -> Stretch:
-    """The records of a partition from an offset on, before `end`: those of one answer. Raises BarnabasError."""
+    """The records of a partition from an offset on, before `end`: those of one answer. Raises BarnabasError.
+
+    Where the leader is gone, the next one is asked.
+    """
     deadline = time.monotonic() + LEADER_SECONDS
     while True:
         node = leaders.of(partition)
-        found = _ask(cluster, node, topic, {partition: offset}, most_bytes, committed=False)[partition]
-        if found.error_code == ErrorCode.none:
-            stretch = _stretch(partition, offset, found, end)
-            whole = _with_outcomes(cluster, node, topic, {partition: (offset, stretch)}, most_bytes)
-            if partition in whole:
-                return whole[partition]
-        if found.error_code == ErrorCode.offset_out_of_range:
-            return _moved_on(cluster, topic, partition, offset)
-        if not found.error_code.retriable or time.monotonic() > deadline:
-            raise _refusal(found, topic, partition, offset)
+        try:
+            found = _ask(cluster, node, topic, {partition: offset}, most_bytes, committed=False)[partition]
+            if found.error_code == ErrorCode.none:
+                stretch = _stretch(partition, offset, found, end)
+                whole = _with_outcomes(cluster, node, topic, {partition: (offset, stretch)}, most_bytes)
+                if partition in whole:
+                    return whole[partition]
+            if found.error_code == ErrorCode.offset_out_of_range:
+                return _moved_on(cluster, topic, partition, offset)
+        except BrokerUnreachable:
+            if time.monotonic() > deadline:
+                raise
+        else:
+            if not found.error_code.retriable or time.monotonic() > deadline:
+                raise _refusal(found, topic, partition, offset)
         leaders.forget()
         time.sleep(RETRY_SECONDS)
 
 
 def fetch_new(cluster: ClusterAdmin, leaders: Leaders, topic: str, offsets: Mapping[int, int]) -> dict[int, Stretch]:
-    """What lies behind several offsets now, with one question to each leader: for those who follow a topic."""
+    """What lies behind several offsets now, with one question to each leader: for those who follow a topic.
+
+    Partitions whose leader is gone are left out, until they have another. Raises BarnabasError if no broker answers.
+    """
     by_leader: dict[Node, dict[int, int]] = {}
     for partition, offset in offsets.items():
         by_leader.setdefault(leaders.of(partition), {})[partition] = offset
     found: dict[int, Stretch] = {}
     for node, some in by_leader.items():
-        read: dict[int, tuple[int, Stretch]] = {}
-        for partition, answer in _ask(cluster, node, topic, some, FETCH_BYTES, committed=False).items():
-            offset = some[partition]
-            if answer.error_code == ErrorCode.none:
-                read[partition] = offset, _stretch(partition, offset, answer)
-            elif answer.error_code == ErrorCode.offset_out_of_range:
-                found[partition] = _moved_on(cluster, topic, partition, offset)
-            elif answer.error_code.retriable:
-                leaders.forget()
-            else:
-                raise _refusal(answer, topic, partition, offset)
-        found |= _with_outcomes(cluster, node, topic, read, FETCH_BYTES)
+        try:
+            found |= _fetch_new_from(cluster, node, leaders, topic, some)
+        except BrokerUnreachable:
+            leaders.forget()
     return found
+
+
+def _fetch_new_from(
+    cluster: ClusterAdmin, node: Node, leaders: Leaders, topic: str, offsets: Mapping[int, int]
+) -> dict[int, Stretch]:
+    found: dict[int, Stretch] = {}
+    read: dict[int, tuple[int, Stretch]] = {}
+    for partition, answer in _ask(cluster, node, topic, offsets, FETCH_BYTES, committed=False).items():
+        offset = offsets[partition]
+        if answer.error_code == ErrorCode.none:
+            read[partition] = offset, _stretch(partition, offset, answer)
+        elif answer.error_code == ErrorCode.offset_out_of_range:
+            found[partition] = _moved_on(cluster, topic, partition, offset)
+        elif answer.error_code.retriable:
+            leaders.forget()
+        else:
+            raise _refusal(answer, topic, partition, offset)
+    return found | _with_outcomes(cluster, node, topic, read, FETCH_BYTES)
 
 
 def _refusal(answer: Any, topic: str, partition: int, offset: int) -> RequestRefused:

@@ -152,7 +152,7 @@ function notice(error) {
 }
 
 // A change that was just made may not have come to the broker that is asked: so the first rounds are short, and each
-// pause is twice as long as the one before, up to `seconds`. What takes long, as a list of 10,000 topics does, takes half
+// pause is twice as long as the one before, up to `seconds`. So they are after a failure. What takes long, as a list of 10,000 topics does, takes half
 // of the time at most.
 function repeat(seconds, ask, draw, signal, root, drawn) {
   let pause = 1;
@@ -175,6 +175,7 @@ function repeat(seconds, ask, draw, signal, root, drawn) {
         shown = null;
       } catch (error) {
         if (signal.aborted) return;
+        pause = 1;
         if (!(error instanceof Failed)) console.error(error);
         if (shown) shown.textContent = error.message;
         else root.prepend(shown = notice(error));

@@ -23,10 +23,11 @@ export async function show({ root, title, every, signal, session, parameters }) 
     h("div", { class: "tools" }, search, h("label", { class: "check" }, all, "Also those at their default")), card);
   let rows = [];
   let failure = null;
+  let up = true;
   const draw = () => {
     const text = search.value.trim().toLowerCase();
     const fit = rows.filter((row) => (all.checked || row.set || text) && `${row.name} ${row.meaning}`.toLowerCase().includes(text));
-    update(card, h("h2", {}, "Settings"), failure ? empty("The settings cannot be read.", failure)
+    update(card, h("h2", {}, "Settings"), failure ? empty("The settings cannot be read.", up ? failure : "The broker is down.")
       : fit.length ? settingsTable(fit, session.read_only ? null : change) : empty("No setting fits."));
   };
   async function load() {
@@ -50,6 +51,10 @@ export async function show({ root, title, every, signal, session, parameters }) 
   search.addEventListener("input", draw);
   all.addEventListener("change", draw);
   every(1, () => get(`/api/brokers/${id}`, signal), (now) => {
+    if (up !== now.up) {
+      up = now.up;
+      again();
+    }
     update(tiles, tile("State", !now.up ? badge("error", "down") : now.silent ? badge("warning", "no answer") : badge("ok", "up")),
       tile("Address", h("small", { class: "mono" }, `${now.host}:${now.port}`)), tile("Rack", now.rack ?? "–"), tile("Controller", now.controller ? "yes" : "no"),
       tile("Leads", count(now.leads)), tile("Holds", count(now.holds)));
