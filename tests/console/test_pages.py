@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas import Queue
 from barnabas.clients import Admin, Consumer, Producer
+from barnabas.clients.admin.cluster_admin import ClusterAdmin
+from barnabas.clients.admin.configs import EntityType
 from barnabas.clients.errors import RequestRefused, TransactionAborted
 from barnabas.model.internal_topics import PIPELINE_METRICS
+from tests.console.test_appearance import find_violations, is_within
 from tests.support.consoles import Keys
 from tests.support.waiting import wait_until
 
@@ -359,17 +363,37 @@ def test_a_group_is_deleted_with_its_name_typed(browser: Browser, admin: Admin, 
     assert not admin.group_offsets("a/b c?d")
 
 
-def test_a_queue_shows_its_workers_and_what_is_left(browser: Browser, admin: Admin, cluster: Cluster) -> None:
-    from barnabas import Queue
-
+def test_a_queue_shows_its_workers_and_what_is_in_flight(browser: Browser, admin: Admin, cluster: Cluster) -> None:
+    """Of three messages the first is held, the second is done, the third is given up."""
     admin.create_topic("jobs", 1, 3)
+    admin.create_topic("dlq.jobs", 1, 3, configs={"errors.deadletterqueue.group.enable": "true"})
+    with ClusterAdmin(cluster.bootstrap_servers) as tools:
+        letters = {"errors.deadletterqueue.topic.name": "dlq.jobs"}
+        tools.configs.alter(EntityType.GROUPS, "workers", add=letters, delete=())
+    with Producer(cluster.bootstrap_servers) as producer:
+        for number in range(3):
+            producer.send("jobs", f"job {number}", partition=0)
     with Queue(cluster.bootstrap_servers, "jobs", "workers") as queue:
-        with Producer(cluster.bootstrap_servers) as producer:
-            producer.send("jobs", "work")
-        with wait_until(lambda: queue.get(timeout=1), "a message of the queue"):
-            browser.open("/group?id=workers")
-            browser.wait_for("Queue", ".tiles")
-            browser.wait_for("jobs-0", "table[aria-label=Members]")
+        messages = [wait_until(lambda: queue.get(timeout=1), "a message of the queue") for _ in range(3)]
+        messages.sort(key=lambda message: message.record.offset)
+        for word in (messages[1].done(), messages[2].reject()):
+            word.result(20)
+        browser.open("/group?id=workers")
+        browser.wait_for("Queue", ".tiles")
+        browser.wait_for("jobs-0", "table[aria-label=Members]")
+        browser.wait_for("1: done", "table[aria-label='In flight']")
+        browser.wait_for("2: given up", "table[aria-label='In flight']")
+        letters_tile = ".tiles a[href='/topics/dlq.jobs/messages']"
+        wait_until(
+            lambda: browser.text(letters_tile).split() == ["Dead", "letters", "1"], "a dead letter to be counted"
+        )
+        for scheme in ("light", "dark"):
+            assert not find_violations(browser, scheme)
+        browser.resize(400)
+        wait_until(lambda: is_within(browser), "the page to be narrow")
+        browser.resize(1280)
+        browser.click("2: given up")
+        browser.wait_for("job 2", ".detail")
 
 
 def test_brokers_show_their_spread_directories_and_settings(browser: Browser, cluster: Cluster, orders: str) -> None:

@@ -17,6 +17,7 @@ export async function show({ root, title, every, signal, query, session, navigat
   const note = h("div");
   const figure = chart("Lag", short, " records");
   const members = h("section", { class: "card" });
+  const queue = h("div");
   const view = bigTable([
     { name: "Topic", kind: "name", key: (row) => row.topic, show: (row) => link(path("topics", row.topic), row.topic) },
     { name: "Partition", kind: "number", key: (row) => row.partition, show: (row) => String(row.partition) },
@@ -31,18 +32,20 @@ export async function show({ root, title, every, signal, query, session, navigat
   const actions = session.read_only ? [] : [h("button", { type: "button", onclick: reset }, "Reset offsets"),
     h("button", { type: "button", class: "danger", onclick: drop }, "Delete group")];
   replace(root, h("div", { class: "head" }, h("div", {}, h("p", { class: "crumb" }, link("/groups", "Groups")), h("h1", {}, id)),
-    h("div", { class: "head-actions" }, actions)), note, tiles, h("section", { class: "card" }, figure.node), members, card);
+    h("div", { class: "head-actions" }, actions)), note, tiles, h("section", { class: "card" }, figure.node), members, queue, card);
 
   every(1, () => get(`/api/group${search({ id })}`, signal), (found) => {
     now = found;
     const lag = now.partitions.reduce((all, row) => all + (row.lag ?? 0), 0);
     update(tiles, tile("State", groupState(now.state)), tile("Kind", h("small", {}, kindOf(now.type))), tile("Members", count(now.members.length)),
       tile("Lag", short(lag)), tile("Coordinator", now.coordinator === null ? "–" : String(now.coordinator)),
-      tile("Assignor", h("small", {}, now.assignor || "–")), now.epoch === null ? null : tile("Epoch", count(now.epoch)));
+      tile("Assignor", h("small", {}, now.assignor || "–")), now.epoch === null ? null : tile("Epoch", count(now.epoch)),
+      now.dead_letters ? tile("Dead letters", count(now.dead_letters.records), { to: `${path("topics", now.dead_letters.topic)}/messages` }) : null);
     update(note, now.refusal ? h("div", { class: "notice warning" }, now.refusal) : null);
     update(members, h("h2", {}, "Members"), now.members.length ? memberTable(now)
       : empty("No members now.", "What the group has committed is kept. Its lag grows until a consumer comes."));
     view.set(now.partitions);
+    update(queue, now.type === "Share" ? h("section", { class: "card" }, h("h2", {}, "In flight"), inFlight(now)) : null);
     showEither(card, view.element, now.partitions.length ? null : empty("No offsets yet.", "The group has committed nothing and reads nothing."));
   });
   every(10, () => get(`/api/history${search({ name: `lag:${id}`, seconds: 3600 })}`, signal),
@@ -98,6 +101,32 @@ function steps(found) {
     { name: "Then", kind: "number", show: (row) => count(row.after) },
     { name: "", show: (row) => row.again ? badge("warning", `${short(row.again)} again`) : row.skipped ? badge("error", `${short(row.skipped)} skipped`) : "" },
   ], found.slice(0, 200), "What would happen", (row) => `${row.topic}-${row.partition}`), h("p", { class: "muted" }, `${plural(found.length, "partition")}, ${plural(found.reduce((all, row) => all + row.lag, 0), "record")} left to read then.`)];
+}
+
+const MOST_RUNS = 12;
+const STATES = { Available: ["warning", "for another try"], Acknowledged: ["ok", "done"], Archiving: ["error", "being given up"], Archived: ["error", "given up"] };
+
+// What became of a queue's messages that lie behind its start offsets.
+function inFlight(now) {
+  if (now.in_flight === null) return empty("You may not see what is in flight.", now.in_flight_refusal);
+  if (!now.in_flight.length) return empty("Nothing is in flight.", "Messages that were delivered and are not done stand here.");
+  return table([
+    { name: "Partition", show: (row) => h("span", { class: "wrap" }, link(path("topics", row.topic), `${row.topic}-${row.partition}`)) },
+    { name: "From offset", kind: "number", optional: true, show: (row) => count(row.start) },
+    { name: "For another try", kind: "number", show: (row) => count(row.available) },
+    { name: "Done", kind: "number", show: (row) => count(row.acknowledged) },
+    { name: "Given up", kind: "number", show: (row) => count(row.archived + row.archiving) },
+    { name: "Delivered at most", kind: "number", optional: true, show: (row) => row.deliveries ? plural(row.deliveries, "time") : "–" },
+    { name: "Messages", optional: true, show: (row) => [row.runs.slice(0, MOST_RUNS).map((run) => [messages(row, run), " "]),
+      row.runs.length > MOST_RUNS ? "…" : null] },
+  ], now.in_flight, "In flight", (row) => `${row.topic}-${row.partition}`);
+}
+
+function messages(row, run) {
+  const [kind, word] = STATES[run.state] ?? ["", run.state];
+  const where = run.first === run.last ? count(run.first) : `${count(run.first)} to ${count(run.last)}`;
+  return h("a", { class: `badge ${kind}`, key: run.first, href: `${path("topics", row.topic)}/messages${search({ partition: row.partition, offset: run.first })}`,
+    title: `offset ${where}: ${word}, delivered ${plural(run.deliveries, "time")}` }, `${where}: ${word}`);
 }
 
 // Members with their partitions drawn as boxes.
