@@ -230,7 +230,7 @@ class Transactions:
 
 
 def _transaction(node: Node, one: Any) -> Transaction:
-    started_ms = round(one.transaction_start_time.timestamp() * 1000)
+    started_ms = one.transaction_start_time
     return Transaction(
         transactional_id=one.transactional_id,
         coordinator=node.id,

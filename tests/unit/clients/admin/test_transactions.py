@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-METADATA, WRITE_TXN_MARKERS = 3, 27
+METADATA, FIND_COORDINATOR, WRITE_TXN_MARKERS, DESCRIBE_TRANSACTIONS = 3, 10, 27, 65
+EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 @pytest.fixture
@@ -64,3 +66,24 @@ def test_a_marker_that_is_refused_is_not_asked_for_again(leader: ScriptedBroker)
     with pytest.raises(RequestRefused) as caught:
         abort_at(leader, [ErrorCode.invalid_producer_epoch])
     assert caught.value.code is ErrorCode.invalid_producer_epoch
+
+
+def test_an_id_without_a_transaction_is_described_beside_others() -> None:
+    """Its start is -1, and nothing was told of any of them."""
+    starts = {"never": -1, "open": 1_700_000_000_123}
+
+    def described(_: Any) -> dict[str, Any]:
+        return {
+            "transaction_states": [
+                {"transactional_id": name, "transaction_start_time": EPOCH + timedelta(milliseconds=start)}
+                for name, start in starts.items()
+            ]
+        }
+
+    with ScriptedBroker({FIND_COORDINATOR: (4, 6), DESCRIBE_TRANSACTIONS: (0, 0)}, {}) as broker:
+        coordinators = [{"key": name, **broker.node()} for name in starts]
+        broker.answers[FIND_COORDINATOR] = lambda _: {"coordinators": coordinators}
+        broker.answers[DESCRIBE_TRANSACTIONS] = described
+        with WireClient(broker.bootstrap) as wire:
+            found = Transactions(wire).describe(starts)
+    assert {name: one.started_ms for name, one in found.items()} == {"never": None, "open": 1_700_000_000_123}
