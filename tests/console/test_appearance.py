@@ -121,6 +121,7 @@ def test_a_dialog_is_readable_in_light_and_dark_and_fits_into_400_pixels(
     for label in DIALOGS[page]:
         browser.resize(1280)
         browser.click(label)
+        browser.find("dialog[open]")
         assert browser.run("return document.querySelector('dialog').contains(document.activeElement)")
         for scheme in ("light", "dark"):
             assert not find_violations(browser, scheme, "dialog"), label

@@ -507,8 +507,8 @@ def test_what_pipelines_report_is_drawn(browser: Browser, cluster: Cluster, admi
 
 def test_retention_and_security_without_an_authorizer(browser: Browser, orders: str) -> None:
     browser.open("/retention")
-    browser.wait_for(orders, "tbody")
-    browser.wait_for("7 d", "tbody")
+    browser.wait_for(orders, "table[aria-label^=Retention]")
+    browser.wait_for("7 d", "table[aria-label^=Retention]")
     browser.open("/security")
     browser.wait_for("Security is off.")
     browser.click("Add user")
