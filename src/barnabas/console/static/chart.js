@@ -4,7 +4,7 @@ import { h, replace, svg } from "./dom.js";
 import { clock } from "./format.js";
 
 const HEIGHT = 148;
-const LEFT = 46;
+const LEFT = 58;
 const BOTTOM = 20;
 const TOP = 8;
 

@@ -17,7 +17,7 @@ export async function show({ root, title, every, signal, query, session, navigat
   const note = h("div");
   const figure = chart("Lag", short, " records");
   const members = h("section", { class: "card" });
-  const queue = h("div");
+  const queue = h("section", { class: "card", hidden: true });
   const view = bigTable([
     { name: "Topic", kind: "name", key: (row) => row.topic, show: (row) => link(path("topics", row.topic), row.topic) },
     { name: "Partition", kind: "number", key: (row) => row.partition, show: (row) => String(row.partition) },
@@ -45,7 +45,8 @@ export async function show({ root, title, every, signal, query, session, navigat
     update(members, h("h2", {}, "Members"), now.members.length ? memberTable(now)
       : empty("No members now.", "What the group has committed is kept. Its lag grows until a consumer comes."));
     view.set(now.partitions);
-    update(queue, now.type === "Share" ? h("section", { class: "card" }, h("h2", {}, "In flight"), inFlight(now)) : null);
+    queue.hidden = now.type !== "Share";
+    if (!queue.hidden) update(queue, h("h2", {}, "In flight"), inFlight(now));
     showEither(card, view.element, now.partitions.length ? null : empty("No offsets yet.", "The group has committed nothing and reads nothing."));
   });
   every(10, () => get(`/api/history${search({ name: `lag:${id}`, seconds: 3600 })}`, signal),
