@@ -152,8 +152,8 @@ function notice(error) {
 }
 
 // A change that was just made may not have come to the broker that is asked: so the first rounds are short, and each
-// pause is twice as long as the one before, up to `seconds`. So they are after a failure. What takes long, as a list of 10,000 topics does, takes half
-// of the time at most.
+// pause is twice as long as the one before, up to `seconds`. So they are after a failure. What takes long, as a list of
+// 10,000 topics does, takes half of the time at most.
 function repeat(seconds, ask, draw, signal, root, drawn) {
   let pause = 1;
   let wake = () => {};

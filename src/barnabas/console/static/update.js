@@ -86,7 +86,7 @@ function release() {
 // After its click, which comes next.
 const releaseSoon = () => setTimeout(release);
 
-addEventListener("pointerdown", (event) => { pressed = event.button === 0; }, { capture: true });
+addEventListener("pointerdown", (event) => { pressed ||= event.button === 0; }, { capture: true });
 addEventListener("pointerup", releaseSoon, { capture: true });
 addEventListener("pointercancel", releaseSoon, { capture: true });
 addEventListener("dragend", releaseSoon, { capture: true });

@@ -81,11 +81,11 @@ function figuresNow(now) {
     tile("Topics", count(now.topics), { to: "/topics" }),
     tile("Partitions", count(now.partitions), { to: "/topics" }),
     tile("Records in", rate(now.records), { to: "/topics" }),
-    now.traffic ? tile("Bytes in", `${bytes(now.traffic.bytes_in)}/s`) : null,
-    now.traffic ? tile("Bytes out", `${bytes(now.traffic.bytes_out)}/s`) : null,
     tile("Groups", count(now.groups), { to: "/groups" }),
     tile("Lag", short(now.lag), { to: "/groups" }),
     tile("On disk", bytes(now.disk), { to: "/brokers" }),
+    now.traffic ? tile("Bytes in", `${bytes(now.traffic.bytes_in)}/s`) : null, // they come later, and move nothing
+    now.traffic ? tile("Bytes out", `${bytes(now.traffic.bytes_out)}/s`) : null,
   ];
 }
 
