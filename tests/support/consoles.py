@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
 
 from tests.support.processes import Process
 from tests.support.waiting import wait_until
@@ -23,8 +25,6 @@ from tests.support.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from selenium.webdriver.remote.webelement import WebElement
 
 WAIT_SECONDS: Final = 20.0
 REFUSAL: Final = re.compile(r"/api/.*the server responded with a status of (400|401|403|404|409|503)")
@@ -128,10 +128,15 @@ class Browser:
         wait_until(lambda: text not in self.text(selector), f"{text!r} to be gone from {selector}", seconds)
 
     def find(self, selector: str) -> WebElement:
-        """The first element; waits until it is there."""
-        return wait_until(
-            lambda: next(iter(self.driver.find_elements(By.CSS_SELECTOR, selector)), None), f"an element {selector}"
-        )
+        """The first element that is seen; waits until there is one."""
+
+        def seen() -> WebElement | None:
+            try:
+                return next(filter(WebElement.is_displayed, self.driver.find_elements(By.CSS_SELECTOR, selector)), None)
+            except StaleElementReferenceException:
+                return None
+
+        return wait_until(seen, f"an element {selector}")
 
     def click(self, label: str, selector: str = "button, a") -> None:
         """Click what has this text."""
