@@ -93,7 +93,7 @@ def test_a_certificate_is_not_lent_to_everybody_who_reaches_the_console(tmp_path
     ("lines", "failure"),
     [
         ("security.protocol=SSL", None),
-        ("security.protocol=SASL_SSL", "names no user"),
+        ("security.protocol=SASL_SSL", "has no user of its own"),
         ("security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.username=x\nsasl.password=y", None),
         (
             "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config="
