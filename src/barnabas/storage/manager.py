@@ -204,9 +204,7 @@ class LogManager:
         started = time.monotonic()
         loaded = self._loader.load(store, configs)
         for log in loaded.logs:
-            if log.tp in self._logs:
-                self._set_aside_double(self._logs[log.tp], log)
-            else:
+            if log.tp not in self._logs or self._is_used_of_two(log, self._logs[log.tp]):
                 self._logs[log.tp] = store.logs[log.tp] = log
             _ = log.topic_id  # read here: on the event loop, which needs all of them, it would be a file for each log
         if not loaded.clean:
@@ -215,28 +213,33 @@ class LogManager:
         store.loaded = True
         logger.info("Loaded %d logs of %s in %.3f s.", len(store.logs), store.path, time.monotonic() - started)
 
-    def _set_aside_double(self, first: Log, log: Log) -> None:
-        """Two directories have logs of one partition: if these are of two topics, set the second one aside.
+    def _is_used_of_two(self, log: Log, first: Log) -> bool:
+        """Two directories have logs of one partition: set one aside. Whether the one that was found later is used.
 
-        The earlier topic was deleted, and the later one made, while a directory could not be used. Which one is which
-        is known when the partition is asked for (`create`): if it is the second one, the two change places.
+        One that never had a record, and is of no other topic, was begun while descriptors or room ran short, and then
+        made elsewhere.
+
+        If they are of two topics, the earlier one was deleted, and the later one made, while a directory could not be
+        used. Which one is which is known when the partition is asked for (`create`): if it is the one that is set aside
+        now, the two change places.
         """
-        if NO_ID in (first.topic_id, log.topic_id) or first.topic_id == log.topic_id:
+        aside, why = log, "for two topics of this name; it is used if it is the one of the topic that there is now"
+        if _is_nothing_beside(log, first):
+            why = "and has no records there"
+        elif _is_nothing_beside(first, log):
+            aside, why = first, "and has no records there"
+            del first.store.logs[log.tp]
+        elif NO_ID in (first.topic_id, log.topic_id) or first.topic_id == log.topic_id:
             raise StartupError(
                 f"{log.tp} is in two log directories, {first.log_dir} and {log.log_dir}. "
                 "Remove the one that is out of date"
             )
-        stray = self._strays.set_aside(log)
-        self._checkpoints.forget(log)
-        log.store.torn.discard(log.tp)
+        stray = self._strays.set_aside(aside)
+        self._checkpoints.forget(aside)
+        aside.store.torn.discard(log.tp)
         self._strays.write_offsets(stray)
-        logger.warning(
-            "%s is in two log directories, for two topics of this name: %s is kept as %s, and used if it is the one of "
-            "the topic that there is now.",
-            log.tp,
-            log.directory,
-            stray.path,
-        )
+        logger.warning("%s is in two log directories, %s: %s is kept as %s.", log.tp, why, aside.directory, stray.path)
+        return aside is first
 
     # Making and deleting logs
 
@@ -259,7 +262,7 @@ class LogManager:
     def create(self, tp: TopicPartition, topic_id: UUID, config: LogConfig, *, is_new: bool = True) -> Log:
         """The partition's log, made if need be; StorageFailed when all directories have failed.
 
-        It is made where it was preferred to be, or else in the directory with the fewest logs.
+        It is made where it was begun before, or preferred to be, or else in the directory with the fewest logs.
 
         A log that another topic of the same name left is set aside, and one of this topic that was set aside is taken
         back. A partition that is not new may lie in a directory that could not be loaded: as long as there is one, it
@@ -337,7 +340,14 @@ class LogManager:
         if not usable:
             raise StorageFailed(f"{tp} cannot be made: all log directories have failed")
         preferred = self._preferred.pop((topic_id, tp.partition), None)
-        store = min(usable, key=lambda store: (store.path != preferred, len(store.logs)))
+        store = min(  # where it was begun, and a call failed, it is gone on with
+            usable,
+            key=lambda store: (
+                not self.pool.files.exists(f"{store.path}/{tp}"),
+                store.path != preferred,
+                len(store.logs),
+            ),
+        )
         self._free_name(tp, store)
         path = f"{store.path}/{tp}"
         self._strays.clear_away(tp, store, path, topic_id)
@@ -489,6 +499,11 @@ class LogManager:
                 checkpoints.write_clean_shutdown(store.files, store.path)
         except (StorageFailed, OSError) as error:
             logger.error("%s was not closed cleanly: %s. The next start recovers its logs.", store.path, error)
+
+
+def _is_nothing_beside(log: Log, other: Log) -> bool:
+    """Whether a log can be done without: it never had a record, and may be of the same topic as another one."""
+    return log.torn is None and log.log_end_offset == 0 and log.topic_id in (NO_ID, other.topic_id)
 
 
 def _refuse_shortage(store: LogDirectory, error: BaseException | None) -> None:

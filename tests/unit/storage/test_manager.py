@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import shutil
 import weakref
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
@@ -19,6 +21,7 @@ from barnabas.model.errors import (
 )
 from barnabas.model.ids import TopicPartition
 from barnabas.model.log_config import LogConfig
+from barnabas.storage import checkpoints
 from barnabas.storage.manager import LogManager
 from tests.support.logs import NOW, TOPIC_ID, TP, UnsyncedFiles, append, batch, stored
 from tests.support.waiting import wait_until
@@ -137,14 +140,58 @@ def test_partitions_go_where_the_fewest_are(start: Callable[..., LogManager]) ->
 
 def test_a_partition_in_two_directories_is_refused(start: Callable[..., LogManager], tmp_path: Path) -> None:
     manager = start("a", "b")
-    manager.create(TP, TOPIC_ID, CONFIG)
+    log = manager.create(TP, TOPIC_ID, CONFIG)
+    append(log, batch(1))
     manager.close()
-    (tmp_path / "b" / str(TP)).mkdir()
+    shutil.copytree(log.directory, tmp_path / "b" / str(TP))
     with pytest.raises(StartupError, match="in two log directories"):
         start("a", "b")
-    (tmp_path / "b" / str(TP)).rmdir()
+    shutil.rmtree(tmp_path / "b" / str(TP))
     assert (tmp_path / "a" / ".kafka_cleanshutdown").exists()
     assert len(start("a", "b").logs()) == 1
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+@pytest.mark.parametrize("has_id", [True, False], ids=["with its id", "without an id"])
+@pytest.mark.parametrize("begun", ["a", "b"])
+def test_a_log_that_was_only_begun_in_another_directory_is_set_aside(
+    start: Callable[..., LogManager], tmp_path: Path, begun: str, has_id: bool, clean: bool
+) -> None:
+    manager = start("a", "b")
+    if begun == "a":
+        manager.prefer(TOPIC_ID, TP.partition, tmp_path / "b")
+    log = manager.create(TP, TOPIC_ID, CONFIG)
+    append(log, batch(3))
+    manager.close(clean=clean)
+    left = tmp_path / begun / str(TP)
+    left.mkdir()
+    if has_id:
+        shutil.copy(log.directory / "partition.metadata", left)
+    for _ in range(2):
+        manager = start("a", "b")
+        again = manager.create(TP, TOPIC_ID, CONFIG, is_new=False)
+        assert (again.directory, again.log_end_offset) == (log.directory, 3)
+        assert [stray.store.path for stray in manager.strays()] == [str(tmp_path / begun)]
+        manager.close(clean=clean)
+
+
+def test_a_log_whose_making_broke_off_is_made_where_it_was_begun(tmp_path: Path) -> None:
+    files = UnsyncedFiles()
+    manager = LogManager([tmp_path / name for name in "abc"], clock=ManualClock(NOW), files=files)
+    manager.load(broker_id=1, cluster_id="test", configs={})
+    manager.create(TP._replace(partition=1), TOPIC_ID, CONFIG)  # so that not all have as few logs
+    with pytest.MonkeyPatch.context() as patch:
+
+        def refuse(*_: Any, **__: Any) -> None:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        patch.setattr(checkpoints, "write_topic_id", refuse)
+        with pytest.raises(StorageFailed):
+            manager.create(TP, TOPIC_ID, CONFIG)
+    manager.create(TP._replace(partition=2), TOPIC_ID, CONFIG)  # in the same directory, so another one has fewer now
+    manager.create(TP, TOPIC_ID, CONFIG)
+    assert len(list(tmp_path.glob(f"*/{TP}"))) == 1
+    manager.close()
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
