@@ -3,6 +3,9 @@
 What was lost in an unclean election is lost, and so is what was deleted. But after the last of both, this topic keeps
 what it acknowledged like any other: replicas that came out of them with other logs must not count as in sync.
 
+A power loss of the only replica that is in sync and up loses what was not synced, as in Kafka. This topic's ISR is so
+small at times.
+
 An unclean election also loses what the old leader acknowledges, being alone in sync, until it hears that it was
 replaced, as in Kafka: a broker that was stopped for longer than its session does so for a moment when it goes on.
 """

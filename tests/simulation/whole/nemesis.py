@@ -141,7 +141,7 @@ class Nemesis:
     async def _power(self, machine: Machine, fault: Fault) -> None:
         if machine.is_up:
             self._weak = machine
-            machine.power_loss(fault.other + fault.machine * 1000 + int(fault.at * 1000))
+            self._lose_power(machine, fault.other + fault.machine * 1000 + int(fault.at * 1000))
             await self._up_again(machine, fault.seconds)
 
     async def _crash(self, machine: Machine, fault: Fault) -> None:
@@ -158,8 +158,16 @@ class Nemesis:
                 break
         machine.disk.crash_in = self._armed = None
         if machine.process is process and not machine.is_up:
-            machine.power_loss(fault.other + int(fault.at * 1000))
+            self._lose_power(machine, fault.other + int(fault.at * 1000))
             await self._up_again(machine, fault.seconds)
+
+    def _lose_power(self, machine: Machine, seed: int) -> None:
+        """The topic that may lose records loses those that nobody else who is in sync and up has."""
+        others = set(loose.state_of(self._world.tree).isr) - {machine.number}
+        are_up = any(each.number in others and each.is_in_touch for each in self._world.machines)
+        if not self._is_synced and not are_up:
+            self._world.log.loosened = self._world.loop.time()
+        machine.power_loss(seed)
 
     async def _up_again(self, machine: Machine, seconds: float) -> None:
         await asyncio.sleep(seconds)
