@@ -67,5 +67,7 @@ def _headers(segments: Sequence[Segment], end_offset: int) -> Iterator[BatchHead
 
 def _batch_after(segment: Segment, position: int) -> int:
     """Where a batch begins at `position` or soon after it."""
-    offset = segment.offset_index.offset_after(position) if position > 0 else segment.base_offset
-    return segment.position_before(segment.offset_index.last()[0] if offset is None else offset)
+    if position <= 0:
+        return segment.position_before(segment.base_offset)
+    offset, _ = segment.offset_index.entry_after(position) or segment.offset_index.last()
+    return segment.position_before(offset)

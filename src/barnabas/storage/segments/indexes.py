@@ -294,8 +294,8 @@ class OffsetIndex(_Index):
                 position,
             )
 
-    def offset_after(self, position: int, *, cached: bool = False) -> int | None:
-        """An offset that no batch before `position` has: that of the first entry from there on; None without one."""
+    def entry_after(self, position: int, *, cached: bool = False) -> tuple[int, int] | None:
+        """Offset and position of the first entry at or after `position`; None without one."""
         values, keys = self._values, self._keys
         count = len(keys)
         if not (count and values[0] < position) and (on_file := self._counted(self._on_file)):
@@ -307,9 +307,10 @@ class OffsetIndex(_Index):
 
             at = bisect_left(range(on_file), position, key=lambda at: entry(at)[1])
             if at < on_file:
-                return self.base_offset + entry(at)[0]
+                relative, found = entry(at)
+                return self.base_offset + relative, found
         at = bisect_left(values, position, 0, count)
-        return self.base_offset + keys[at] if at < count else None
+        return (self.base_offset + keys[at], values[at]) if at < count else None
 
     def last(self) -> tuple[int, int]:
         """Offset and position of the last entry; the segment's start when there is none."""

@@ -326,6 +326,19 @@ class Segment:
             self.offset_index.doubt(indexed, position)
         return 0
 
+    def offset_behind(self, position: int, *, cached: bool = False) -> int | None:
+        """An offset that no batch before `position` has, by the next entry of the index; None if there is none."""
+        found = self.offset_index.entry_after(position, cached=cached)
+        if found is None or found[1] >= self.size:  # it may have been cut meanwhile
+            return None
+        indexed, at = found
+        with suppress(CorruptMessage):  # the index is a hint: too low an offset would hide aborted transactions
+            first = next(self.ranges(at, self.size, cached=cached), None)
+            if first is not None and self.base_offset <= first.base_offset <= indexed:
+                return indexed
+        self.offset_index.doubt(indexed, at)
+        return None
+
     def recent(self, offset: int, end: int) -> tuple[int, int] | None:
         """Where the batch that locate() finds begins and ends, if it is among the newest: no file is looked at."""
         starts, positions = self._recent

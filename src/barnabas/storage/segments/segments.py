@@ -80,7 +80,7 @@ def aborted_transactions(
     while number < len(segments) - 1 and segments[number].file is not found.slices[0].file:
         number += 1
     last = found.slices[-1]
-    after = segments[number].offset_index.offset_after(last.position + last.length, cached=cached)
+    after = segments[number].offset_behind(last.position + last.length, cached=cached)
     if after is None and number + 1 < len(segments):
         after = segments[number + 1].base_offset
     end = up_to if after is None else min(after, up_to)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +13,7 @@ from barnabas.protocol.records.control import ControlType, EndOfTransaction, bui
 from barnabas.storage.log.log import Log
 from barnabas.storage.segments.segments import Segments
 from tests.support.compaction import clean_log, compacted, keyed, settle
-from tests.support.logs import NOW, TOPIC_ID, TP, append, oldest, store
+from tests.support.logs import NOW, TOPIC_ID, TP, append, batch, new_log, oldest, reopened, store
 from tests.support.threads import Threads
 
 if TYPE_CHECKING:
@@ -27,10 +28,14 @@ ABORTED = 7
 
 def write_aborted(log: Log, producer_id: int = ABORTED) -> None:
     """A segment that holds an aborted transaction and nothing else."""
+    abort(log, producer_id)
+    settle(log)
+
+
+def abort(log: Log, producer_id: int = ABORTED) -> None:
     append(log, keyed([(b"k", b"aborted")], producer_id=producer_id, sequence=0, transactional=True))
     end = EndOfTransaction(ControlType.ABORT, 0)
     append(log, build_marker(end, timestamp=NOW, producer_id=producer_id, producer_epoch=0))
-    settle(log)
 
 
 def read_committed(log: Log, offset: int) -> ReadResult:
@@ -50,6 +55,32 @@ def in_between(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) ->
         return found
 
     monkeypatch.setattr(Segments, "read", read_and_change)
+
+
+def test_a_wrong_entry_of_the_offset_index_hides_no_aborted_transaction(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    size = len(batch(3))
+    log = new_log(tmp_path, LogConfig(index_interval_bytes=30 * size))  # so that one entry is before, one behind it
+    append(log, *(batch(3) for _ in range(40)))
+    abort(log)
+    append(log, *(batch(3) for _ in range(40)))
+    settle(log)
+    whole, wanted = log.log_end_offset, 45 * size
+    expected = log.read(0, wanted, whole, True, committed=True)
+    assert [each.first_offset for each in expected.aborted] == [120]
+    found_entry = log.segments[0].offset_index.entry_after(expected.slices[0].length)
+    assert found_entry is not None
+    log.close()
+    path = log.directory / "00000000000000000000.index"
+    entry, wrong = struct.pack(">II", *found_entry), struct.pack(">II", 111, found_entry[1])
+    assert path.read_bytes().count(entry) == 1
+    path.write_bytes(path.read_bytes().replace(entry, wrong))
+    again = reopened(log)
+    again.open()
+    found = again.read(0, wanted, whole, True, committed=True)
+    assert (found.aborted, found.slices[0].length) == (expected.aborted, expected.slices[0].length)
+    assert "is damaged" in caplog.text
 
 
 @pytest.mark.parametrize("delay_ms", [0, 60_000])

@@ -190,15 +190,16 @@ def test_aborted_transactions_are_found_where_they_end(tmp_path: Path) -> None:
     assert between(41, 50) == []
 
 
-def test_an_offset_that_lies_behind_a_position(pool: FilePool, tmp_path: Path) -> None:
+def test_the_entry_that_lies_behind_a_position(pool: FilePool, tmp_path: Path) -> None:
     index = offset_index(pool, tmp_path / "x.index")
-    assert index.offset_after(0) is None
+    assert index.entry_after(0) is None
     for number in range(1, 9):
         index.append(BASE + 10 * number, 100 * number)
         if number == 5:
             index.write()
-    found = [index.offset_after(position) for position in (0, 100, 101, 500, 501, 700, 800, 801)]
-    assert found == [1010, 1010, 1020, 1050, 1060, 1070, 1080, None]
+    found = [index.entry_after(position) for position in (0, 100, 101, 500, 501, 700, 800, 801)]
+    expected = [(BASE + 10 * number, 100 * number) for number in (1, 1, 2, 5, 6, 7, 8)]
+    assert found == [*expected, None]
 
 
 def test_time_zero_at_the_base_offset_is_not_written_as_an_entry_of_zeroes(pool: FilePool, tmp_path: Path) -> None:
