@@ -92,7 +92,7 @@ def load(
     now_ms = directory.clock.now_ms()
     segments = [Segment(directory.pool, path, base, sizes[base], config, now_ms) for base in sorted(sizes)]
     snapshots = Snapshots(files, path, snapshot_offsets)
-    epochs = _load_epochs(directory, path, segments, log_start_offset, clean=clean)
+    epochs = _load_epochs(directory, path, segments, log_start_offset)
     if clean and (damage := _check_end(path, segments, log_start_offset, recovery_point)) is not None:
         logger.warning("%s was closed cleanly, but is damaged: %s. It is recovered.", path, damage)
         clean, recovery_point = False, segments[-1].base_offset
@@ -233,7 +233,7 @@ def trusted_end(segment: Segment, up_to: int | None = None) -> Tail:
 
 
 def _load_epochs(
-    directory: LogDirectory, path: str, segments: Sequence[Segment], log_start_offset: int, *, clean: bool
+    directory: LogDirectory, path: str, segments: Sequence[Segment], log_start_offset: int
 ) -> LeaderEpochs:
     """The leader epochs, from their checkpoint; what it lacks is read from the batches.
 
@@ -243,25 +243,25 @@ def _load_epochs(
     """
     until: int | None = None
     found: Sequence[EpochStart] = ()
+    why = "its checkpoint has none."
     try:
         found = checkpoints.read_epochs(directory.files, path)
-        filled = [segment for segment in segments if segment.size]
-        if not filled:
-            return LeaderEpochs(found, path)
-        why = "its checkpoint has none."
-        if found:
-            until = found[0].start_offset
-            if clean or until <= max(log_start_offset, filled[0].base_offset):
-                return LeaderEpochs(found, path)
-            why = f"its checkpoint begins at offset {until}."
     except DamagedCheckpoint as error:
         why = str(error)
-    logger.warning("The leader epochs of %s are read from its batches: %s", path, why)
+    filled = [segment for segment in segments if segment.size]
+    if found:
+        until = found[0].start_offset
+        why = f"its checkpoint begins at offset {until}."
+    if not filled or (until is not None and until <= max(log_start_offset, filled[0].base_offset)):
+        return LeaderEpochs(found, path)
     epochs = LeaderEpochs(path=path)
     with suppress(CorruptMessage):  # recovery, or whoever reads there, finds it, too
         for header in _headers_before(segments, until):
             if header.leader_epoch > epochs.latest:
                 epochs.assign(header.leader_epoch, header.base_offset)
+    if found and not epochs.entries:  # the log has no batch before them
+        return LeaderEpochs(found, path)
+    logger.warning("The leader epochs of %s are read from its batches: %s", path, why)
     for entry in found:
         epochs.assign(*entry)
     return epochs

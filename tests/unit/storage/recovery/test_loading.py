@@ -472,8 +472,11 @@ def test_leader_epochs_that_are_missing_are_read_from_the_batches(tmp_path: Path
         assert path.read_text() == content
 
 
+@pytest.mark.parametrize("load", [recovered, reopened], ids=["crashed", "stopped after it had crashed"])
 @pytest.mark.parametrize("later", [(), (4,)])
-def test_records_whose_deletion_a_crash_took_back_have_their_epochs(tmp_path: Path, later: tuple[int, ...]) -> None:
+def test_records_whose_deletion_a_crash_took_back_have_their_epochs(
+    tmp_path: Path, later: tuple[int, ...], load: Callable[[Log], Log]
+) -> None:
     log = new_log(tmp_path)
     for epoch in (0, 2):
         append(log, batch(3), epoch=epoch)
@@ -483,7 +486,7 @@ def test_records_whose_deletion_a_crash_took_back_have_their_epochs(tmp_path: Pa
         append(log, batch(3), epoch=epoch)
     log.flush()
     log.log_start_offset = 0  # as the checkpoint still has it
-    again = recovered(log)
+    again = load(log)
     ends = {0: 3, 2: 6, **dict.fromkeys(later, 9)}
     assert {epoch: again.offset_for_epoch(epoch) for epoch in ends} == {each: (each, end) for each, end in ends.items()}
     assert again.latest_epoch == max(ends)
