@@ -15,6 +15,7 @@ import resource
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -31,6 +32,7 @@ from barnabas.storage.flush_queue import FlushQueue
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.retention import expired_segments
 from barnabas.storage.recovery.directory_loading import DirectoryLoader
+from barnabas.storage.recovery.loading import TornLog
 from barnabas.storage.stray_logs import StrayLogs
 from barnabas.storage.strays import Offsets
 
@@ -503,6 +505,8 @@ class LogManager:
 
 def _is_nothing_beside(log: Log, other: Log) -> bool:
     """Whether a log can be done without: it never had a record, and may be of the same topic as another one."""
+    with suppress(TornLog):
+        log.open()  # its files say it, and no checkpoint
     return log.torn is None and log.log_end_offset == 0 and log.topic_id in (NO_ID, other.topic_id)
 
 

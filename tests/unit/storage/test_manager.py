@@ -175,6 +175,19 @@ def test_a_log_that_was_only_begun_in_another_directory_is_set_aside(
         manager.close(clean=clean)
 
 
+def test_whether_a_log_has_records_is_seen_in_its_files(start: Callable[..., LogManager], tmp_path: Path) -> None:
+    manager = start("a", "b")
+    empty = manager.create(TP, TOPIC_ID, CONFIG)
+    manager.close()
+    full = start("b")
+    append(full.create(TP, TOPIC_ID, CONFIG), batch(3))
+    full.close()
+    for path in (tmp_path / "b" / str(TP)).iterdir():  # put back from a copy; the checkpoints of a say that it is empty
+        shutil.copy(path, empty.directory)
+    with pytest.raises(StartupError, match="in two log directories"):
+        start("a", "b")
+
+
 def test_a_log_whose_making_broke_off_is_made_where_it_was_begun(tmp_path: Path) -> None:
     files = UnsyncedFiles()
     manager = LogManager([tmp_path / name for name in "abc"], clock=ManualClock(NOW), files=files)
