@@ -228,6 +228,8 @@ def _read_assignment(topics: tuple[CurrentTopicPartitions, ...], member_epoch: i
     """An assignment; records of older brokers have no epochs, and count as given in the member's epoch."""
     assignment = {}
     for topic in topics:
+        if not topic.partitions:
+            continue
         if topic.assignment_epochs is not None and len(topic.assignment_epochs) == len(topic.partitions):
             assignment[topic.topic_id] = dict(zip(topic.partitions, topic.assignment_epochs, strict=True))
         else:

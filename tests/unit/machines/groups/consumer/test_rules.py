@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -359,7 +360,7 @@ class TestReload:
     def test_what_older_brokers_wrote_is_read(self) -> None:
         coordinator = Coordinator()
         coordinator.heartbeat()
-        topics = (CurrentTopicPartitions(ORDERS, (0, 1)),)
+        topics = (CurrentTopicPartitions(ORDERS, (0, 1)), CurrentTopicPartitions(UUID(int=77), ()))
         for record in (
             CoordinatorRecord(
                 ConsumerGroupCurrentMemberAssignmentKey(GROUP, "m1"),
