@@ -48,6 +48,11 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def is_local(host: str, behind_proxy: bool) -> bool:
+    """Whether only people on this machine reach a console on an address: behind a proxy, others do by any."""
+    return is_loopback(host) and not behind_proxy
+
+
 def without_words(text: str, remedy: Remedy) -> str:
     """What happened, where nobody has words for what to do."""
     return text
@@ -89,9 +94,14 @@ class ConsoleSettings:
     telemetry: TelemetrySettings | None = None
     """Whether brokers may push metrics of clients here."""
     behind_proxy: bool = False
-    """Whether a proxy in front encrypts."""
+    """Whether there is a proxy in front, which encrypts, and by which others come."""
     with_remedy: WithRemedy = without_words
     """The words of the command line for what to do about an error."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only people on this machine reach it."""
+        return is_local(self.host, self.behind_proxy)
 
     @property
     def encrypted(self) -> bool:

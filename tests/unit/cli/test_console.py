@@ -37,6 +37,8 @@ def settings_of(*words: str) -> ConsoleSettings:
         (("--listen", "0.0.0.0:1"), True),
         (("--listen", "console.example.com:1"), True),
         (("--listen", "0.0.0.0:1", "--allow-changes"), False),
+        (("--listen", "localhost:1", "--behind-proxy"), True),
+        (("--listen", "localhost:1", "--behind-proxy", "--allow-changes"), False),
     ],
 )
 def test_a_console_outside_loopback_changes_nothing_unless_it_is_told_to(
@@ -57,11 +59,11 @@ def test_an_address_that_is_none_is_refused_before_anything_is_started(tmp_path:
 
 def test_passwords_and_tokens_do_not_cross_a_network_as_they_are() -> None:
     words = ("--oidc-issuer", "https://login.example.com", "--oidc-client-id", "console")
-    console._refuse_plain_logins(settings_of(*words), behind_proxy=False)
-    outside = settings_of(*words, "--listen", "0.0.0.0:1")
-    console._refuse_plain_logins(outside, behind_proxy=True)
+    outside = (*words, "--listen", "0.0.0.0:1")
+    console._refuse_plain_logins(settings_of(*words))
+    console._refuse_plain_logins(settings_of(*outside, "--behind-proxy"))
     with pytest.raises(Failed, match="unencrypted"):
-        console._refuse_plain_logins(outside, behind_proxy=False)
+        console._refuse_plain_logins(settings_of(*outside))
     with pytest.raises(Failed, match="https://"):
         settings_of("--oidc-issuer", "http://login.example.com", "--oidc-client-id", "console")
     with pytest.raises(click.UsageError):
@@ -73,15 +75,18 @@ def test_passwords_and_tokens_do_not_cross_a_network_as_they_are() -> None:
     ["ssl.certificate.location", "ssl.certificate.pem", "ssl.keystore.location", "ssl.keystore.certificate.chain"],
 )
 def test_a_certificate_is_not_lent_to_everybody_who_reaches_the_console(tmp_path: Path, name: str) -> None:
-    """Brokers that ask for a certificate ask for no login: everybody elsewhere read all records in its name."""
+    """Brokers that ask for a certificate ask for no login: everybody elsewhere read all records in its name.
+
+    So did everybody who came by a proxy to a console on a loopback address.
+    """
     (file := tmp_path / "console.properties").write_text(f"security.protocol=SSL\n{name}=x\n")
-    inside, outside = (
-        settings_of("--command-config", str(file), "--listen", where) for where in ("localhost:1", "0.0.0.0:1")
-    )
-    console._refuse_open_certificate(inside, anonymous=False)
-    console._refuse_open_certificate(outside, anonymous=True)
-    with pytest.raises(Failed, match="Nobody logs in"):
-        console._refuse_open_certificate(outside, anonymous=False)
+    given = ("--command-config", str(file), "--listen")
+    console._refuse_open_certificate(settings_of(*given, "localhost:1"), anonymous=False)
+    for outside in (("0.0.0.0:1",), ("localhost:1", "--behind-proxy", "--name", "console.example.com")):
+        settings = settings_of(*given, *outside)
+        console._refuse_open_certificate(settings, anonymous=True)
+        with pytest.raises(Failed, match="Nobody logs in"):
+            console._refuse_open_certificate(settings, anonymous=False)
     file.write_text(f"security.protocol=SASL_SSL\n{name}=x\n")
     console._refuse_open_certificate(
         settings_of("--command-config", str(file), "--listen", "0.0.0.0:1"), anonymous=False

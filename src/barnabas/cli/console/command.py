@@ -118,12 +118,13 @@ class Options(ConnectionOptions):
 @option(
     "--behind-proxy",
     is_flag=True,
-    help="Allow logins over HTTP on any address: a proxy in front of the console encrypts.",
+    help="A proxy in front of the console encrypts: logins over HTTP are allowed, and no address counts as loopback.",
 )
 @option(
     "--anonymous",
     is_flag=True,
-    help="Outside loopback, let everybody look at the cluster in the name of the certificate in --command-config.",
+    help="Outside loopback, or behind a proxy, let everybody look at the cluster in the name of the certificate in "
+    "--command-config.",
 )
 @option(
     "--data",
@@ -238,9 +239,9 @@ def command(options: Options) -> None:
     _write_log()
     listener = _bind(options)
     settings = _settings(options, listener.getsockname()[1])
-    if not settings.read_only and not _is_local(settings):
+    if not settings.read_only and not settings.is_local:
         click.echo("Anybody who reaches this address can change the cluster as far as it lets them.", err=True)
-    _refuse_plain_logins(settings, behind_proxy=options.behind_proxy)
+    _refuse_plain_logins(settings)
     _refuse_open_certificate(settings, anonymous=options.anonymous)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     mode = "read-only" if settings.read_only else "with changes allowed"
@@ -273,7 +274,7 @@ def _bind(options: Options) -> socket.socket:
 def _settings(options: Options, port: int) -> ConsoleSettings:
     from barnabas.clients.scraping import MetricsAccess
     from barnabas.console.messages.masking import InvalidMask, parse_rule
-    from barnabas.console.settings import ConsoleSettings, is_loopback
+    from barnabas.console.settings import ConsoleSettings, is_local
 
     host = options.listen.rpartition(":")[0].strip("[]")
     try:
@@ -286,7 +287,7 @@ def _settings(options: Options, port: int) -> ConsoleSettings:
         port=port,
         properties=options.client_properties(),
         folder=(options.data or Path.home() / ".local" / "state" / "barnabas" / "console").absolute(),
-        read_only=options.read_only or not (options.allow_changes or is_loopback(host)),
+        read_only=options.read_only or not (options.allow_changes or is_local(host, options.behind_proxy)),
         hosts=tuple(name.lower() for name in options.names),
         certificate=options.tls_certificate,
         key=options.tls_key,
@@ -340,16 +341,10 @@ def _oidc(options: Options) -> OidcSettings | None:
     )
 
 
-def _is_local(settings: ConsoleSettings) -> bool:
-    from barnabas.console.settings import is_loopback
-
-    return is_loopback(settings.host)
-
-
-def _refuse_plain_logins(settings: ConsoleSettings, *, behind_proxy: bool) -> None:
+def _refuse_plain_logins(settings: ConsoleSettings) -> None:
     """A password must not cross a network as it is."""
     asks = settings.properties.get("security.protocol", "").upper().startswith("SASL") or settings.oidc is not None
-    if asks and not (settings.encrypted or _is_local(settings) or behind_proxy):
+    if asks and not (settings.browsers_encrypt or settings.is_local):
         raise Failed(
             "People would send their passwords unencrypted: give --tls-certificate and --tls-key, or --behind-proxy "
             "if a proxy in front of the console encrypts."
@@ -358,7 +353,7 @@ def _refuse_plain_logins(settings: ConsoleSettings, *, behind_proxy: bool) -> No
 
 def _refuse_open_certificate(settings: ConsoleSettings, *, anonymous: bool) -> None:
     """Where brokers ask for a certificate, they ask for no login: all who came would see what the console may see."""
-    if settings.shows_own_certificate and not (anonymous or _is_local(settings)):
+    if settings.shows_own_certificate and not (anonymous or settings.is_local):
         raise Failed(
             "Nobody logs in to this console, since the file of --command-config names a certificate and no login: "
             "everybody who reaches it would see the cluster as the console may. Let it reach brokers by a listener "
