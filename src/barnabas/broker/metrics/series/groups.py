@@ -6,14 +6,18 @@ asked for the others. A leader that does not answer in time is taken to be where
 its partitions is left out. No lag is negative: a commit may be ahead of the end that was asked for before it.
 
 Groups without members are kept, as long as they have offsets: theirs are the lags that nobody watches. A group can
-commit an offset for every partition of the cluster, so there is a limit on offsets, too: groups for whose offsets there
-is no room have none on the page, and what is left out is counted.
+commit an offset for every partition of the cluster, so there is a limit on offsets, too. A group for whose offsets
+there is no room has sums by topic, which alerts compare; one with more topics than there is room for has one sum of its
+lag. A page that takes too long is none, so no more than `SUMMED_TIMES` as many offsets as may have series are added up.
+What is left out is counted, by the limit that it is due to.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.metrics.exposition import GAUGE, Family, escape, gauge, labels
@@ -28,7 +32,7 @@ from barnabas.machines.groups.share.states import ShareGroupState
 from barnabas.model.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from barnabas.broker.context import BrokerContext
     from barnabas.broker.metrics.scrape import Pace
@@ -39,11 +43,33 @@ ASK_SECONDS: Final = 2.0
 """How long the other leaders have to say where their partitions end."""
 ASKED_AT_ONCE: Final = 500
 """Partitions of one request to a leader."""
+SUMMED_TIMES: Final = 10
+"""How many times as many offsets as have series are added up for groups whose offsets have none."""
 BEAN: Final = "kafka_coordinator_group_groupmetadatamanager_"
 METRICS: Final = "kafka_server_group_coordinator_metrics_"
 
-Committed = dict[str, list[tuple[TopicPartition, int]]]
-"""Committed offsets, by group; those of a topic follow each other."""
+Topics = Mapping[str, Mapping[int, "OffsetCommitValue"]]
+"""The committed offsets of a group, which may commit others meanwhile."""
+
+
+@dataclass(slots=True)
+class _Shown:
+    """Groups by what is shown of their offsets."""
+
+    by_partition: dict[str, list[tuple[TopicPartition, int]]] = field(default_factory=dict)
+    """Copied; those of a topic follow each other."""
+    summed: dict[str, Topics] = field(default_factory=dict)
+    """By topic."""
+    totalled: dict[str, Topics] = field(default_factory=dict)
+    """All in one."""
+    without_lag: int = 0
+    """Groups that are none of these, because there are too many offsets to add up."""
+    omitted: int = 0
+    """Offsets of groups that are none of these, because there are too many groups."""
+    without_series: int = 0
+    """Other offsets that have no series of their own."""
+    offsets: int = 0
+    """All."""
 
 
 class GroupSeries:
@@ -60,40 +86,61 @@ class GroupSeries:
     async def collect(self, pace: Pace) -> Sequence[Family]:
         """The groups as they are now."""
         groups: list[Group] = []
-        committed: Committed = {}
-        offsets = shown = 0
+        shown, rest = _Shown(), list[tuple[str, Topics, int]]()
+        offsets_left = topics_left = self._most_offsets
         for _, machine in self._broker.groups.runtime.machines():
             groups += machine.table.groups.values()
             for group_id, topics in list(machine.committed_offsets.items()):
                 count = sum(map(len, topics.values()))
-                offsets += count
-                if len(committed) < self._most and shown + count <= self._most_offsets:
-                    shown += count
-                    committed[group_id] = await _copied(topics, pace)
+                shown.offsets += count
+                if len(shown.by_partition) + len(rest) >= self._most:
+                    shown.omitted += count
+                elif count <= offsets_left:
+                    offsets_left -= count
+                    topics_left -= len(topics)
+                    shown.by_partition[group_id] = await _copied(topics, pace)
+                else:
+                    shown.without_series += count
+                    rest.append((group_id, topics, count))
                 if pace.is_over:
                     await pace.rest()
-        ends = await self._ends(committed, pace)
-        omitted = gauge(
-            "barnabas_metrics_omitted_group_offsets",
-            "Offsets of groups without series, because there are more than metrics.max.group.offsets.",
-            offsets - shown,
-        )
+        self._place(rest, shown, topics_left)
+        ends = await self._ends(shown, pace)
         return (
             *await self._members(groups, pace),
-            *await _offsets(committed, ends, pace),
-            _number_of_offsets(offsets),
-            omitted,
+            *await _offsets(shown, ends, pace),
+            *_counted(shown),
         )
+
+    def _place(self, groups: Sequence[tuple[str, Topics, int]], shown: _Shown, topics_left: int) -> None:
+        """Find out what is shown of groups for whose offsets there is no room."""
+        offsets_left = SUMMED_TIMES * self._most_offsets
+        for group_id, topics, count in groups:
+            if count > offsets_left:
+                shown.without_lag += 1
+                continue
+            offsets_left -= count
+            if len(topics) <= topics_left:
+                topics_left -= len(topics)
+                shown.summed[group_id] = topics
+            else:
+                shown.totalled[group_id] = topics
 
     # Ends of partitions
 
-    async def _ends(self, committed: Committed, pace: Pace) -> Mapping[TopicPartition, int]:
+    async def _ends(self, shown: _Shown, pace: Pace) -> Mapping[TopicPartition, int]:
         """Where partitions end, of those that there are."""
         wanted = set[TopicPartition]()
-        for offsets in committed.values():
+        for offsets in shown.by_partition.values():
             wanted.update(tp for tp, _ in offsets)
             if pace.is_over:
                 await pace.rest()
+        for groups in (shown.summed, shown.totalled):
+            for topics in groups.values():
+                for topic, partitions in list(topics.items()):
+                    wanted.update(TopicPartition(topic, index) for index in partitions)
+                    if pace.is_over:
+                        await pace.rest()
         broker, image = self._broker, self._broker.metadata.image
         ends: dict[TopicPartition, int] = {}
         by_leader: dict[int, list[TopicPartition]] = {}
@@ -166,10 +213,8 @@ class GroupSeries:
         return members, shares, states, omitted, *_counts(counted)
 
 
-async def _copied(
-    topics: Mapping[str, Mapping[int, OffsetCommitValue]], pace: Pace
-) -> list[tuple[TopicPartition, int]]:
-    """The offsets of a group, which may commit others meanwhile."""
+async def _copied(topics: Topics, pace: Pace) -> list[tuple[TopicPartition, int]]:
+    """The offsets of a group, as they are now."""
     found = []
     for topic, partitions in list(topics.items()):
         for index, value in list(partitions.items()):
@@ -210,17 +255,42 @@ def _counts(counted: Counter[tuple[str, str]]) -> list[Family]:
     return families
 
 
-def _number_of_offsets(offsets: int) -> Family:
-    return gauge(f"{BEAN}numoffsets", "Offsets that groups here have committed.", offsets)
+def _counted(shown: _Shown) -> Sequence[Family]:
+    """How many offsets there are, and how many are not on the page."""
+    return (
+        gauge(f"{BEAN}numoffsets", "Offsets that groups here have committed.", shown.offsets),
+        gauge(
+            "barnabas_metrics_omitted_group_offsets",
+            "Offsets without series of their own, because there are more than metrics.max.group.offsets.",
+            shown.without_series,
+        ),
+        gauge(
+            "barnabas_metrics_omitted_group_lags",
+            f"Groups without lag, because more than {SUMMED_TIMES} times metrics.max.group.offsets had to be added up.",
+            shown.without_lag,
+        ),
+        gauge(
+            "barnabas_metrics_offsets_of_omitted_groups",
+            "Offsets without series, because there are more groups than metrics.max.groups.",
+            shown.omitted,
+        ),
+    )
 
 
-async def _offsets(committed: Committed, ends: Mapping[TopicPartition, int], pace: Pace) -> Sequence[Family]:
+async def _offsets(shown: _Shown, ends: Mapping[TopicPartition, int], pace: Pace) -> Sequence[Family]:
     """How far groups have read, and how much is left, by partition and by topic."""
     offset = Family("kafka_consumergroup_current_offset", GAUGE, "The committed offset of a group.")
     lag = Family("kafka_consumergroup_lag", GAUGE, "Offsets that a group has still to read.")
     offset_sum = Family("kafka_consumergroup_current_offset_sum", GAUGE, "Committed offsets of a topic together.")
     lag_sum = Family("kafka_consumergroup_lag_sum", GAUGE, "Offsets of a topic that a group has still to read.")
-    for group_id, partitions in committed.items():
+
+    def write_sums(group: str, sums: Mapping[str, Sequence[int]]) -> None:
+        for topic, (at, left) in sums.items():
+            labels = f'{{consumergroup="{group}",topic="{escape(topic)}"}} '
+            offset_sum.lines.append(f"kafka_consumergroup_current_offset_sum{labels}{at}\n")
+            lag_sum.lines.append(f"kafka_consumergroup_lag_sum{labels}{left}\n")
+
+    for group_id, partitions in shown.by_partition.items():
         group = escape(group_id)
         sums: dict[str, list[int]] = {}
         for (topic, index), at in partitions:
@@ -235,8 +305,26 @@ async def _offsets(committed: Committed, ends: Mapping[TopicPartition, int], pac
                 lag.lines.append(f"kafka_consumergroup_lag{labels}{left}\n")
             if pace.is_over:
                 await pace.rest()
-        for topic, (at, left) in sums.items():
-            labels = f'{{consumergroup="{group}",topic="{escape(topic)}"}} '
-            offset_sum.lines.append(f"kafka_consumergroup_current_offset_sum{labels}{at}\n")
-            lag_sum.lines.append(f"kafka_consumergroup_lag_sum{labels}{left}\n")
+        write_sums(group, sums)
+    for group_id, topics in shown.summed.items():
+        write_sums(escape(group_id), await _added_up(topics, ends, pace))
+    for group_id, topics in shown.totalled.items():
+        left = sum(left for _, left in (await _added_up(topics, ends, pace)).values())
+        lag_sum.lines.append(f'kafka_consumergroup_lag_sum{{consumergroup="{escape(group_id)}"}} {left}\n')
     return offset, lag, offset_sum, lag_sum
+
+
+async def _added_up(topics: Topics, ends: Mapping[TopicPartition, int], pace: Pace) -> Mapping[str, tuple[int, int]]:
+    """The offsets of a group's topics together, and what is left of them."""
+    sums = {}
+    for topic, partitions in list(topics.items()):
+        at_sum = left_sum = 0
+        for index, value in list(partitions.items()):
+            at_sum += value.offset
+            end = ends.get(TopicPartition(topic, index))
+            if end is not None:
+                left_sum += max(end - value.offset, 0)
+            if pace.is_over:
+                await pace.rest()
+        sums[topic] = (at_sum, left_sum)
+    return sums

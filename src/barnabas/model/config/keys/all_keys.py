@@ -145,7 +145,8 @@ OWN: Final = (
         LOW,
         READ_ONLY,
         Support.OWN,
-        "How many committed offsets have metrics of their own, each a partition of a group.",
+        "How many committed offsets have metrics of their own, each a partition of a group. Groups for whose offsets "
+        "there is no room have sums by topic.",
     ),
     Key(
         "metrics.max.groups",
