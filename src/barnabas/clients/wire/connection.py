@@ -47,8 +47,8 @@ CONNECT_SECONDS: Final = 3.0
 RETRY_SECONDS: Final = 0.1
 MAX_RESPONSE: Final = 256 << 20
 TLS_ALERT: Final = 0x15
-DESCRIBE_TRANSACTIONS: Final = 65
 """The first byte of what a listener with TLS says to a client without it, if it says anything."""
+DESCRIBE_TRANSACTIONS: Final = 65
 ANOTHER_COORDINATOR: Final = frozenset(
     {
         ErrorCode.coordinator_load_in_progress,
