@@ -141,11 +141,10 @@ class History:
             connection.execute("DELETE FROM points WHERE at < ?", (at - KEPT_SECONDS,))
             if len(self._ids) > MOST_RESTING:
                 connection.execute(
-                    "DELETE FROM points WHERE series IN "
-                    "(SELECT series FROM points JOIN series ON id = series WHERE name LIKE '%:%' "
-                    "GROUP BY series HAVING MAX(ABS(value)) = 0)"
+                    "DELETE FROM points WHERE series IN (SELECT id FROM series WHERE name LIKE '%:%' "
+                    "AND NOT EXISTS (SELECT 1 FROM points WHERE series = id AND value != 0))"
                 )
-            connection.execute("DELETE FROM series WHERE id NOT IN (SELECT DISTINCT series FROM points)")
+            connection.execute("DELETE FROM series WHERE NOT EXISTS (SELECT 1 FROM points WHERE series = id)")
         self._pruned = at
         self._ids = dict(connection.execute("SELECT name, id FROM series"))
         self._last = {name: point for name, point in self._last.items() if name in self._ids}
