@@ -15,6 +15,8 @@ function niceTop(value) {
 }
 
 const NONE = "No figures yet. They begin with this console, and stay for a day.";
+// Of one topic or group: those at rest get no places in a full history.
+export const NONE_OF_ONE = `${NONE} Among thousands of topics and groups, those at rest have none.`;
 
 // `none`: what is said while there are no figures.
 export function chart(title, write, unit = "", none = NONE) {

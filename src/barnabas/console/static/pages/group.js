@@ -1,7 +1,7 @@
 // One group: who is in it, who reads what, how far they are, and where they shall go on.
 
 import { get, post, remove } from "../api.js";
-import { chart } from "../chart.js";
+import { chart, NONE_OF_ONE } from "../chart.js";
 import { ask, tell } from "../dialog.js";
 import { badge, empty, h, link, path, query as search, replace, tile } from "../dom.js";
 import { count, plural, short } from "../format.js";
@@ -15,7 +15,7 @@ export async function show({ root, title, every, signal, query, session, navigat
   title(id);
   const tiles = h("section", { class: "tiles", "aria-label": "Figures" });
   const note = h("div");
-  const figure = chart("Lag", short, " records");
+  const figure = chart("Lag", short, " records", NONE_OF_ONE);
   const members = h("section", { class: "card" });
   const queue = h("section", { class: "card", hidden: true });
   const view = bigTable([

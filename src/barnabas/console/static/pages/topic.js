@@ -2,7 +2,7 @@
 
 import { get, patch, post, remove } from "../api.js";
 import { ask, tell } from "../dialog.js";
-import { chart } from "../chart.js";
+import { chart, NONE_OF_ONE } from "../chart.js";
 import { badge, empty, h, link, path, query, replace, tile } from "../dom.js";
 import { bytes, count, duration, plural, rate, short } from "../format.js";
 import { bigTable, table } from "../table.js";
@@ -63,7 +63,7 @@ function drop(name) {
 
 async function showPartitions({ every, signal }, name, body) {
   const tiles = h("section", { class: "tiles", "aria-label": "Figures" });
-  const figure = chart("Records in", short, "/s");
+  const figure = chart("Records in", short, "/s", NONE_OF_ONE);
   const view = bigTable([
     { name: "Partition", key: (row) => row.number, show: (row) =>
       link(`${path("topics", name)}/messages${query({ partition: row.number })}`, String(row.number)) },
