@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TOLD_SECONDS = 7.0
-"""Three would do; this machine has other work. Somebody who asks one broker after the other needs more than eight."""
+"""Three would do on a machine that is not busy. Somebody who asks one broker after the other needs more than eight."""
 
 
 @contextmanager

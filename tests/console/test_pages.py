@@ -73,7 +73,7 @@ def test_commands_to_copy_name_the_cluster(browser: Browser, cluster: Cluster, a
 
 
 def test_something_is_seen_within_a_second(browser: Browser) -> None:
-    """Once in a few times: others work on this machine, too."""
+    """Once in a few times: the machine may be busy."""
 
     def first_paint() -> float:
         browser.open("/")
