@@ -162,6 +162,19 @@ def test_long_figures_fit_into_their_tiles(browser: Browser, shown: str, width: 
     assert max(browser.run(script)) <= 0
 
 
+@pytest.mark.parametrize(("page", "link"), [("/topics", "shown"), ("/groups", "traffic-readers")])
+def test_a_chart_of_what_rests_does_not_promise_figures(browser: Browser, shown: str, page: str, link: str) -> None:
+    """Among thousands of topics and groups it has none, and it said that they begin with this console."""
+    browser.open(page)
+    browser.wait_for(link)
+    browser.run(
+        "const asked = window.fetch; window.fetch = (url, options) => url.startsWith('/api/history')"
+        "  ? Promise.resolve(Response.json({now: 0, seconds: 3600, series: {}})) : asked(url, options)"
+    )
+    browser.click(link, "tbody a")
+    browser.wait_for("those at rest have none", ".chart")
+
+
 def test_a_theme_can_be_chosen_and_stays(browser: Browser) -> None:
     browser.open("/topics")
     colour = "return getComputedStyle(document.body).backgroundColor"
