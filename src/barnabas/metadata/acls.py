@@ -7,7 +7,7 @@
 
 Whoever changes ACLs reads a node, and writes it on condition that nobody has written it since: two writers lose nothing
 of each other's. Then follows a note, upon which brokers read again what it names (`AclChanges`). Only the newest notes
-are kept; whoever sees a gap in the numbers, or has never looked, reads everything.
+are kept; whoever may have missed one (`notes`), or has never looked, reads everything.
 
 A name that cannot be one part of a path, which Kafka cannot store, is percent-encoded, and so is one that has a percent
 sign.
@@ -30,13 +30,15 @@ from barnabas.machines.security.acls import (
     PatternType,
     ResourcePattern,
 )
+from barnabas.metadata.notes import look
 from barnabas.metadata.stores.store import BadVersion, Create, NodeExists, NoNode, StoreUnavailable
-from barnabas.metadata.znodes import MalformedNode, dump, load, numbered
+from barnabas.metadata.znodes import MalformedNode, dump, load
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from barnabas.machines.security.authorizer import Acls
+    from barnabas.metadata.notes import Notes
     from barnabas.metadata.stores.store import MetadataStore, StoredNode
 
 PART: Final = 200
@@ -45,7 +47,6 @@ KEPT: Final = 500
 """How many notes of each kind stay for those who have not read them yet; twice as many are cut down to that."""
 _ATTEMPTS: Final = 100
 """Others that write the same node at the same moment."""
-_NEVER: Final = -2
 
 
 class AclsNode:
@@ -198,28 +199,28 @@ class AclChanges:
     """What one broker has read of the notes."""
 
     def __init__(self) -> None:
-        self._read = {AclChangesNode.literal: _NEVER, AclChangesNode.extended: _NEVER}
+        self._seen: dict[str, Notes | None] = {}
+        self.forget()
 
     def forget(self) -> None:
         """Read everything the next time."""
-        self._read = dict.fromkeys(self._read, _NEVER)
+        self._seen = {AclChangesNode.literal: None, AclChangesNode.extended: None}
 
     async def read(self, store: MetadataStore) -> tuple[Acls, bool]:
         """The ACLs of every pattern that new notes name, as they are now, and whether these are all there are."""
-        before = self._read
-        read: dict[str, int] = {}
+        before = self._seen
+        seen: dict[str, Notes | None] = {}
         paths: list[str] = []
         missed = False
         for folder, last in before.items():
-            numbers = await _numbers(store, folder)
-            new = sorted(number for number in numbers if number > last)
-            missed = missed or last == _NEVER or bool(new and not _is_next(last, new[0], numbers))
-            paths += [f"{folder}/{numbers[number]}" for number in new]
-            read[folder] = max((last, -1, *new))
+            seen[folder] = notes = await look(store, AclChangesNode.prefix(folder))
+            new = notes.new_since(last)
+            missed = missed or new is None
+            paths += new or ()
         patterns = None if missed else _changed_patterns(await store.find_many(paths))
         acls = await load_all(store) if patterns is None else await load_some(store, patterns)
-        if self._read is before:  # else everything is to be read again, as somebody said meanwhile
-            self._read = read
+        if self._seen is before:  # else everything is to be read again, as somebody said meanwhile
+            self._seen = seen
         return acls, patterns is None
 
 
@@ -236,11 +237,6 @@ def _changed_patterns(notes: Iterable[StoredNode | None]) -> list[ResourcePatter
     return list(named)
 
 
-def _is_next(last: int, first: int, numbers: Collection[int]) -> bool:
-    """Whether no note was removed between the last that was read and the first that was not: the oldest go first."""
-    return last in numbers or (last == -1 and first == 0)
-
-
 async def load_some(store: MetadataStore, patterns: Collection[ResourcePattern]) -> Acls:
     """The ACLs of these patterns; a pattern without any has none."""
     nodes = await store.find_many([AclNode.path(pattern) for pattern in patterns])
@@ -248,13 +244,6 @@ async def load_some(store: MetadataStore, patterns: Collection[ResourcePattern])
         pattern: frozenset() if node is None else AclNode.decode(node.path, node.data)
         for pattern, node in zip(patterns, nodes, strict=True)
     }
-
-
-async def _numbers(store: MetadataStore, folder: str) -> Mapping[int, str]:
-    try:
-        return numbered(await store.children(folder), AclChangesNode.prefix(folder))
-    except NoNode:
-        return {}
 
 
 # Writing
@@ -322,7 +311,7 @@ async def _write(store: MetadataStore, path: str, node: StoredNode | None, entri
 async def _note(store: MetadataStore, pattern: ResourcePattern) -> None:
     folder = AclChangesNode.folder(pattern)
     await store.create(AclChangesNode.prefix(folder), AclChangesNode.encode(pattern), sequential=True, parents=True)
-    notes = list((await _numbers(store, folder)).values())
-    for name in notes[:-KEPT] if len(notes) > 2 * KEPT else ():
+    notes = await look(store, AclChangesNode.prefix(folder))
+    for path in notes.paths(notes.numbers)[:-KEPT] if len(notes.numbers) > 2 * KEPT else ():
         with contextlib.suppress(NoNode):
-            await store.delete(f"{folder}/{name}")
+            await store.delete(path)

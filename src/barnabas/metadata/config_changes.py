@@ -1,8 +1,8 @@
 """Dynamic settings, as brokers that are not the controller follow them in the tree.
 
 The controller leaves a numbered note for every resource whose settings it changed, as Kafka does in its ZooKeeper mode;
-brokers watch the folder of notes and read again what new notes name. Only the newest notes are kept: whoever sees a gap
-in the numbers, has never looked, or cannot read a note reads everything.
+brokers watch the folder of notes and read again what new notes name. Only the newest notes are kept: whoever may have
+missed one (`notes`), has never looked, or cannot read a note reads everything.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ import contextlib
 from typing import TYPE_CHECKING, Final
 
 from barnabas.metadata.images.loading import load_configs
+from barnabas.metadata.notes import look
 from barnabas.metadata.stores.store import BadVersion, NodeExists, NoNode
-from barnabas.metadata.znodes import ConfigChangesNode, ConfigNode, MalformedNode, numbered
+from barnabas.metadata.znodes import ConfigChangesNode, ConfigNode, MalformedNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from barnabas.machines.controller.image import ConfigResource
     from barnabas.metadata.images.loading import Configs
+    from barnabas.metadata.notes import Notes
     from barnabas.metadata.stores.store import MetadataStore, StoredNode
 
 KEPT: Final = 100
 """How many notes stay for those who have not read them yet."""
-_NEVER: Final = -2
 
 
 async def note(store: MetadataStore, resources: Iterable[ConfigResource]) -> None:
@@ -33,9 +34,10 @@ async def note(store: MetadataStore, resources: Iterable[ConfigResource]) -> Non
         await store.create(ConfigChangesNode.prefix, ConfigChangesNode.encode(resource), sequential=True)
         has_new = True
     if has_new:
-        for name in list((await _numbers(store)).values())[:-KEPT]:
+        notes = await look(store, ConfigChangesNode.prefix)
+        for path in notes.paths(notes.numbers)[:-KEPT]:
             with contextlib.suppress(NoNode):
-                await store.delete(f"{ConfigChangesNode.path}/{name}")
+                await store.delete(path)
 
 
 async def write(store: MetadataStore, settings: Mapping[ConfigResource, Mapping[str, str]]) -> None:
@@ -77,32 +79,27 @@ class ConfigChanges:
     """What one broker has read of the notes."""
 
     def __init__(self) -> None:
-        self._read = _NEVER
+        self._seen: Notes | None = None
         self._forgotten = 0
         """How often everything was to be read again."""
 
     def forget(self) -> None:
         """Read everything the next time."""
-        self._read = _NEVER
+        self._seen = None
         self._forgotten += 1
 
     async def skip(self, store: MetadataStore) -> None:
         """Count all notes as read, since everything is about to be read."""
-        numbers = await _numbers(store)
-        self._read = max(numbers, default=-1)
+        self._seen = await look(store, ConfigChangesNode.prefix)
 
     async def read(self, store: MetadataStore) -> tuple[Configs, bool]:
         """The settings of every resource that new notes name, as they are now, and whether these are all there are."""
-        forgotten, numbers = self._forgotten, await _numbers(store)
-        new = [number for number in numbers if number > self._read]
-        missed = self._read == _NEVER or (new and new[0] > self._read + 1)
-        if not (missed or new):
-            return {}, False
-        paths = [] if missed else [f"{ConfigChangesNode.path}/{numbers[number]}" for number in new]
-        named = None if missed else _changed_resources(await store.find_many(paths))
-        configs = await load_configs(store, named)
+        forgotten, notes = self._forgotten, await look(store, ConfigChangesNode.prefix)
+        new = notes.new_since(self._seen)
+        named = None if new is None else _changed_resources(await store.find_many(new))
+        configs = {} if named == [] else await load_configs(store, named)
         if self._forgotten == forgotten:  # else everything is to be read again, as somebody said meanwhile
-            self._read = max(numbers, default=-1)
+            self._seen = notes
         return configs, named is None
 
 
@@ -119,7 +116,3 @@ def _changed_resources(notes: Iterable[StoredNode | None]) -> list[ConfigResourc
         if resource is not None:
             named[resource] = None
     return list(named)
-
-
-async def _numbers(store: MetadataStore) -> Mapping[int, str]:
-    return numbered(await store.children(ConfigChangesNode.path), ConfigChangesNode.prefix)

@@ -17,11 +17,10 @@ from barnabas.metadata.stores.store import StoreError
 from barnabas.model.ids import uuid_from_text, uuid_to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from uuid import UUID
 
 _ENDPOINT = re.compile(r"(.*)://\[?([^\]]*)\]?:(-?\d+)")
-_NUMBER = re.compile(r"-?[0-9]{1,19}")
 _NO_JMX = -1
 _MOST = (1 << 31) - 1
 
@@ -268,13 +267,6 @@ def unquoted(name: str) -> str:
     from urllib.parse import unquote
 
     return "" if name == "<default>" else unquote(name)
-
-
-def numbered(names: Iterable[str], prefix: str) -> dict[int, str]:
-    """The notes of a folder by their numbers, in order. A node with another kind of name is no note."""
-    start = prefix.rpartition("/")[2]
-    texts = {name: name.removeprefix(start) for name in names if name.startswith(start)}
-    return dict(sorted((int(text), name) for name, text in texts.items() if _NUMBER.fullmatch(text)))
 
 
 class ConfigChangesNode:

@@ -138,3 +138,31 @@ async def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
         await config_changes.edit(store, TOPIC, lambda _: None)
         configs, _ = await ConfigChanges().read(store)
         assert configs == {TOPIC: {str(number): "1" for number in range(8)}}
+
+
+async def test_a_note_with_any_number_hides_none_after_it(tmp_path: Path) -> None:
+    async with a_store(tmp_path) as store:
+        changes = ConfigChanges()
+        await changes.skip(store)
+        await config_changes.write(store, {TOPIC: {"a": "0"}})
+        for number, name in enumerate(("2147483647", "9999999999", "1", "-000000001"), 1):
+            await store.create(f"{ConfigChangesNode.prefix}{name}", b"?")
+            await changes.read(store)
+            await config_changes.write(store, {TOPIC: {"a": str(number)}})
+            assert await changes.read(store) == ({TOPIC: {"a": str(number)}}, False)
+            assert await changes.read(store) == ({}, False)
+
+
+async def test_a_folder_that_is_made_anew_begins_anew(tmp_path: Path) -> None:
+    async with a_store(tmp_path) as store:
+        changes = ConfigChanges()
+        await config_changes.write(store, {TOPIC: {"a": "1"}})
+        await changes.skip(store)
+        for name in await store.children(ConfigChangesNode.path):
+            await store.delete(f"{ConfigChangesNode.path}/{name}")
+        await store.delete(ConfigChangesNode.path)
+        await store.create(ConfigChangesNode.path)
+        await config_changes.write(store, {TOPIC: {"a": "2"}})
+        assert await changes.read(store) == ({TOPIC: {"a": "2"}}, True)
+        await config_changes.write(store, {TOPIC: {"a": "3"}})
+        assert await changes.read(store) == ({TOPIC: {"a": "3"}}, False)

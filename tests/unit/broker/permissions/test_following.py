@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import pytest
+
 from barnabas.broker.permissions import following
 from barnabas.broker.permissions.access import Permissions
 from barnabas.broker.permissions.audit import AuditLog
@@ -19,8 +21,6 @@ from tests.support.waiting import until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
-
-    import pytest
 
 ORDERS = ResourcePattern(AclResourceType.TOPIC, "orders")
 READ = Entry("User:alice", "*", Operation.READ, Permission.ALLOW)
@@ -60,6 +60,39 @@ async def test_what_is_no_note_does_not_end_the_following(tmp_path: Path) -> Non
         await until(lambda: one.has(READ))
         await acls.remove(one.store, [Acl(ORDERS, READ)])
         await until(one.has)
+
+
+@pytest.mark.parametrize(
+    "name", ["acl_changes_9999999999", "acl_changes_2147483647", "acl_changes_1", "acl_changes_-000000001"]
+)
+async def test_a_note_with_any_number_hides_no_revocation(tmp_path: Path, name: str) -> None:
+    async with following_tree(tmp_path) as one:
+        await acls.add(one.store, [Acl(ORDERS, READ), Acl(ORDERS, WRITE)])
+        await until(lambda: one.has(READ, WRITE))
+        await one.store.create(f"{AclChangesNode.literal}/{name}", b"?")
+        await one.follower.catch_up()
+        await acls.remove(one.store, [Acl(ORDERS, READ)])
+        await until(lambda: one.has(WRITE))
+        await acls.remove(one.store, [Acl(ORDERS, WRITE)])
+        await until(one.has)
+
+
+async def test_a_folder_of_notes_that_is_made_anew_hides_no_revocation(tmp_path: Path) -> None:
+    async with following_tree(tmp_path) as one:
+        await acls.add(one.store, [Acl(ORDERS, READ)])
+        await acls.add(one.store, [Acl(ORDERS, WRITE)])
+        await until(lambda: one.has(READ, WRITE))
+        await delete_folder(one.store, AclChangesNode.literal)
+        await acls.remove(one.store, [Acl(ORDERS, READ)])
+        await until(lambda: one.has(WRITE))
+        await acls.remove(one.store, [Acl(ORDERS, WRITE)])
+        await until(one.has)
+
+
+async def delete_folder(store: SqliteStore, folder: str) -> None:
+    for name in await store.children(folder):
+        await store.delete(f"{folder}/{name}")
+    await store.delete(folder)
 
 
 async def test_a_failure_of_any_kind_is_logged_and_tried_again(
