@@ -9,6 +9,9 @@ Whoever changes ACLs reads a node, and writes it on condition that nobody has wr
 of each other's. Then follows a note, upon which brokers read again what it names (`AclChanges`). Only the newest notes
 are kept; whoever may have missed one (`notes`), or has never looked, reads everything.
 
+A node that cannot be read holds up nothing: what could be read of the others comes with the reason why this one could
+not (`Found`), and is read again with every look until it can be.
+
 A name that cannot be one part of a path, which Kafka cannot store, is percent-encoded, and so is one that has a percent
 sign.
 """
@@ -37,7 +40,6 @@ from barnabas.metadata.znodes import MalformedNode, dump, load
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from barnabas.machines.security.authorizer import Acls
     from barnabas.metadata.notes import Notes
     from barnabas.metadata.stores.store import MetadataStore, StoredNode
 
@@ -182,17 +184,28 @@ class AclChangesNode:
 # Reading
 
 
-async def load_all(store: MetadataStore) -> Acls:
+Found = dict[ResourcePattern, "frozenset[Entry] | MalformedNode"]
+"""The ACLs of patterns, or why those of one cannot be read."""
+
+
+async def load_all(store: MetadataStore) -> Found:
     """Every ACL there is."""
     nodes = [*await store.subtree(AclsNode.literal), *await store.subtree(AclsNode.prefixed)]
-    acls: Acls = {}
+    acls: Found = {}
     for number, node in enumerate(nodes, 1):
         if number % PART == 0:
             await asyncio.sleep(0)  # others are served meanwhile
         pattern = AclNode.pattern(node.path)
         if pattern is not None:
-            acls[pattern] = AclNode.decode(node.path, node.data)
+            acls[pattern] = _read(node)
     return acls
+
+
+def _read(node: StoredNode) -> frozenset[Entry] | MalformedNode:
+    try:
+        return AclNode.decode(node.path, node.data)
+    except MalformedNode as error:
+        return error
 
 
 class AclChanges:
@@ -200,14 +213,19 @@ class AclChanges:
 
     def __init__(self) -> None:
         self._seen: dict[str, Notes | None] = {}
+        self.unreadable: frozenset[ResourcePattern] = frozenset()
+        """Patterns whose ACLs could not be read the last time."""
         self.forget()
 
     def forget(self) -> None:
         """Read everything the next time."""
         self._seen = {AclChangesNode.literal: None, AclChangesNode.extended: None}
 
-    async def read(self, store: MetadataStore) -> tuple[Acls, bool]:
-        """The ACLs of every pattern that new notes name, as they are now, and whether these are all there are."""
+    async def read(self, store: MetadataStore) -> tuple[Found, bool]:
+        """The ACLs of every pattern that new notes name, as they are now, and whether these are all there are.
+
+        Those that could not be read the last time are among them.
+        """
         before = self._seen
         seen: dict[str, Notes | None] = {}
         paths: list[str] = []
@@ -218,10 +236,11 @@ class AclChanges:
             missed = missed or new is None
             paths += new or ()
         patterns = None if missed else _changed_patterns(await store.find_many(paths))
-        acls = await load_all(store) if patterns is None else await load_some(store, patterns)
+        found = await (load_all(store) if patterns is None else load_some(store, self.unreadable.union(patterns)))
         if self._seen is before:  # else everything is to be read again, as somebody said meanwhile
             self._seen = seen
-        return acls, patterns is None
+        self.unreadable = frozenset(pattern for pattern, acls in found.items() if isinstance(acls, MalformedNode))
+        return found, patterns is None
 
 
 def _changed_patterns(notes: Iterable[StoredNode | None]) -> list[ResourcePattern] | None:
@@ -237,12 +256,11 @@ def _changed_patterns(notes: Iterable[StoredNode | None]) -> list[ResourcePatter
     return list(named)
 
 
-async def load_some(store: MetadataStore, patterns: Collection[ResourcePattern]) -> Acls:
+async def load_some(store: MetadataStore, patterns: Collection[ResourcePattern]) -> Found:
     """The ACLs of these patterns; a pattern without any has none."""
     nodes = await store.find_many([AclNode.path(pattern) for pattern in patterns])
     return {
-        pattern: frozenset() if node is None else AclNode.decode(node.path, node.data)
-        for pattern, node in zip(patterns, nodes, strict=True)
+        pattern: frozenset() if node is None else _read(node) for pattern, node in zip(patterns, nodes, strict=True)
     }
 
 

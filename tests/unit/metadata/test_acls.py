@@ -74,7 +74,7 @@ async def test_acls_stand_where_kafka_reads_them_and_as_it_writes_them(tmp_path:
             "name": "team-",
             "patternType": "PREFIXED",
         }
-        assert await acls.load_all(store) == {ORDERS: {READ, WRITE}, TEAM: {READ}}
+        assert await acls.load_all(store) == only({ORDERS: {READ, WRITE}, TEAM: {READ}})
 
 
 async def test_two_writers_of_one_resource_lose_nothing_of_each_other(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ async def test_two_writers_of_one_resource_lose_nothing_of_each_other(tmp_path: 
         await asyncio.gather(*(acls.add(store, [Acl(ORDERS, entry)]) for entry in entries))
         assert await acls.load_all(store) == {ORDERS: frozenset(entries)}
         await asyncio.gather(*(acls.remove(store, [Acl(ORDERS, entry)]) for entry in entries[1:]))
-        assert await acls.load_all(store) == {ORDERS: {entries[0]}}
+        assert await acls.load_all(store) == only({ORDERS: {entries[0]}})
 
 
 async def test_a_resource_without_acls_has_no_node(tmp_path: Path) -> None:

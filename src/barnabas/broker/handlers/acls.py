@@ -5,7 +5,8 @@
 - CreateAcls: each ACL has its own result. An unknown or ANY type, pattern, operation or permission is an
   INVALID_REQUEST; so are an empty name, a principal without a type, and for the cluster another name than
   `kafka-cluster`. An ACL that is there already is no error.
-- DeleteAcls removes all ACLs that match a filter, and gives them back; each filter has its own result.
+- DeleteAcls removes all ACLs that match a filter, and gives them back; each filter has its own result. A filter
+  that includes a resource whose ACLs cannot be read removes nothing, and is an UNKNOWN_SERVER_ERROR.
 - Only the controller changes ACLs; other brokers forward the request to it. It answers when they are stored and in
   force on the controller; other brokers have them a moment later.
 """
@@ -34,8 +35,16 @@ from barnabas.machines.security.acls import (
 )
 from barnabas.metadata import acls as tree
 from barnabas.metadata.stores.store import StoreError
+from barnabas.metadata.znodes import MalformedNode
 from barnabas.model.config.authorizer import check_principal
-from barnabas.model.errors import ApiError, ErrorCode, InvalidRequest, RequestTimedOut, SecurityDisabled
+from barnabas.model.errors import (
+    ApiError,
+    ErrorCode,
+    InvalidRequest,
+    RequestTimedOut,
+    SecurityDisabled,
+    UnknownServerError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -182,13 +191,14 @@ async def delete_acls(broker: BrokerContext, request: DeleteAclsRequest, caller:
         refused = _filter_result(SecurityDisabled(DISABLED))
         return DeleteAclsResponse(throttle_time=NO_THROTTLE, filter_results=(refused,) * len(request.filters))
     known: list[Acl] = []
+    unreadable: dict[ResourcePattern, MalformedNode] = {}
     failure: ApiError | None = None
     try:
-        known = [
-            Acl(pattern, entry)
-            for pattern, entries in (await tree.load_all(broker.membership.store)).items()
-            for entry in entries
-        ]
+        for pattern, entries in (await tree.load_all(broker.membership.store)).items():
+            if isinstance(entries, MalformedNode):
+                unreadable[pattern] = entries
+            else:
+                known += [Acl(pattern, entry) for entry in entries]
     except StoreError as error:
         failure = RequestTimedOut(f"The metadata store cannot be read: {error}")
     matches: list[list[Acl] | ApiError] = []
@@ -198,6 +208,8 @@ async def delete_acls(broker: BrokerContext, request: DeleteAclsRequest, caller:
             matches.append(failure)
         elif wanted.is_unknown:
             matches.append(InvalidRequest("The filter has an unknown resource type, pattern, operation or permission."))
+        elif malformed := [error for pattern, error in unreadable.items() if wanted.includes(pattern)]:
+            matches.append(UnknownServerError(f"Nothing was removed: {malformed[0]}"))
         else:
             found = await broker.long_answers.each(known, wanted.matches)
             matches.append([acl for acl, matches_filter in zip(known, found, strict=True) if matches_filter])

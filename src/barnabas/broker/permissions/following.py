@@ -4,6 +4,10 @@ All ACLs are read when the broker starts, when it has a new session with the sto
 elected: the one before may have died between a change and the note of it. Otherwise notes say what to read
 (`metadata/acls`). If the tree cannot be read, for whatever reason, the last rules stay in force and it is tried again
 every second; a broker that has never read it does not start.
+
+A node that cannot be read concerns its pattern only. The ACLs that this broker last read of it stay in force; where it
+has none, only super users may do anything, since what cannot be read may be a denial. The node is read again every
+second, as whoever mends it by hand leaves no note.
 """
 
 from __future__ import annotations
@@ -13,11 +17,18 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Final
 
-from barnabas.metadata.acls import AclChanges, AclChangesNode, lay_out
+from barnabas.machines.security.authorizer import NOBODY
+from barnabas.metadata.acls import AclChanges, AclChangesNode, AclNode, lay_out
 from barnabas.metadata.stores.store import StoreError
+from barnabas.metadata.znodes import MalformedNode
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from barnabas.broker.permissions.access import Permissions
+    from barnabas.machines.security.acls import ResourcePattern
+    from barnabas.machines.security.authorizer import Acls, Authorizer
+    from barnabas.metadata.acls import Found
     from barnabas.metadata.images.cache import Delta
     from barnabas.metadata.stores.store import MetadataStore
 
@@ -74,12 +85,14 @@ class AclFollower:
         store = self._store
         assert store is not None
         async with self._one_at_a_time:
+            unreadable = self._changes.unreadable
             try:
-                acls, is_all = await self._changes.read(store)
+                found, is_all = await self._changes.read(store)
                 rules = self._permissions.rules
+                acls = _in_force(found, rules, unreadable)
                 if is_all:
                     self._permissions.replace(rules.with_acls(acls))
-                elif acls:
+                elif any(rules.entries(pattern) != entries for pattern, entries in acls.items()):
                     self._permissions.replace(rules.changed(acls))
             except StoreError:
                 raise
@@ -89,7 +102,9 @@ class AclFollower:
 
     async def _follow(self) -> None:
         while True:
-            await self._changed.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_RETRY_SECONDS if self._changes.unreadable else None):
+                    await self._changed.wait()
             self._changed.clear()
             try:
                 await self.catch_up()
@@ -108,3 +123,23 @@ class AclFollower:
                 continue
             await asyncio.sleep(_RETRY_SECONDS)
             self._changed.set()
+
+
+def _in_force(found: Found, rules: Authorizer, unreadable: Collection[ResourcePattern]) -> Acls:
+    """What was read, and for what cannot be read the last ACLs; `unreadable` are the patterns that could not before."""
+    acls: Acls = {}
+    for pattern, entries in found.items():
+        if not isinstance(entries, MalformedNode):
+            acls[pattern] = entries
+            if pattern in unreadable:
+                logger.info("The ACLs of %s can be read again.", AclNode.path(pattern))
+            continue
+        last = rules.entries(pattern)
+        acls[pattern] = last or NOBODY
+        if pattern not in unreadable:
+            logger.error(
+                "ACLs cannot be read. %s until the node is mended or deleted: %s",
+                "The last ones of this resource stay in force" if last else "Only super users get this resource",
+                entries,
+            )
+    return acls

@@ -151,15 +151,17 @@ class AclFilter(NamedTuple):
         """Whether this ACL is meant."""
         entry = acl.entry
         return (
-            self.resource_type in (AclResourceType.ANY, acl.pattern.resource_type)
-            and self._matches_name(acl.pattern)
+            self.includes(acl.pattern)
             and self.principal in (None, entry.principal)
             and self.host in (None, entry.host)
             and self.operation in (Operation.ANY, entry.operation)
             and self.permission in (Permission.ANY, entry.permission)
         )
 
-    def _matches_name(self, pattern: ResourcePattern) -> bool:
+    def includes(self, pattern: ResourcePattern) -> bool:
+        """Whether ACLs of this pattern may be meant."""
+        if self.resource_type not in (AclResourceType.ANY, pattern.resource_type):
+            return False
         if self.pattern_type not in (PatternType.ANY, PatternType.MATCH, pattern.pattern_type):
             return False
         if self.name is None:

@@ -60,6 +60,9 @@ DEFAULT_ALLOW: Final = Authorization(True, "no ACL is for the resource, and allo
 DEFAULT_DENY: Final = Authorization(False, "no ACL is for the resource")
 NO_MATCH: Final = Authorization(False, "no ACL for the resource allows it")
 
+NOBODY: Final = frozenset({Entry(ANY_USER, WILDCARD, Operation.ALL, Permission.DENY)})
+"""The ACLs of a pattern whose own cannot be read, and never could: only super users may do anything."""
+
 Acls = dict[ResourcePattern, frozenset[Entry]]
 
 

@@ -86,6 +86,19 @@ async def test_a_filter_removes_what_it_matches_and_gives_it_back(tmp_path: Path
         assert await described(broker) == [("orders", "User:alice", 3)]
 
 
+async def test_what_cannot_be_read_keeps_no_other_acl_from_being_removed(tmp_path: Path) -> None:
+    async with running_parts(tmp_path, ROOT) as broker:
+        await ask(broker, CREATE, {"creations": [ACL, {**ACL, "resource_name": "bills"}]})
+        await broker.membership.store.set("/kafka-acl/Topic/bills", b"?")
+        filters = [{**ANYTHING, "resource_name_filter": "orders"}, {**ANYTHING, "principal_filter": "User:alice"}]
+        answer = await ask(broker, DELETE, {"filters": filters})
+        first, second = answer.filter_results
+        assert [acl.resource_name for acl in first.matching_acls] == ["orders"]
+        assert second.error_code is ErrorCode.unknown_server_error
+        assert "/kafka-acl/Topic/bills" in second.error_message
+        assert await described(broker, resource_name_filter="orders") == []
+
+
 @pytest.mark.parametrize(
     "change",
     [
