@@ -102,6 +102,7 @@ class App:
         bound = self._listen(self._server)
         broker.quotas.subscribe(self._server.unmute)
         image = await broker.membership.open()
+        broker.settings.check_start()
         self.state = BrokerState.RECOVERY
         await self._load_logs(image)
         self.state = BrokerState.STARTING

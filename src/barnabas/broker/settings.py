@@ -179,6 +179,19 @@ class Settings(Values):
         except ConfigError as error:
             raise InvalidRequest(str(error)) from None
 
+    def check_start(self) -> None:
+        """Refuse to start on dynamic settings whose Java classes somebody relies on, with ConfigError."""
+        own = self.static.node_id
+        for whose, settings in (
+            (ALL_BROKERS, self._metadata.default_broker_config()),
+            (ConfigResource.broker(own), self._metadata.broker_config(own)),
+        ):
+            try:
+                check_classes(settings)
+            except ConfigError as error:
+                name = whose.name or "<default>"
+                raise ConfigError(f"the dynamic settings in /config/brokers/{name} cannot be used: {error}") from None
+
     def _check_logins(self, values_of: Callable[[str], ListenerValues]) -> None:
         """Refuse settings by which nobody could log in any more, with ConfigError."""
         for listener in self.static.listeners:

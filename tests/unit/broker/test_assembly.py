@@ -14,8 +14,10 @@ from barnabas.broker.controller import image_reload
 from barnabas.broker.serving import certificates
 from barnabas.machines.controller.requests import TopicToCreate
 from barnabas.metadata.stores.sqlite import SqliteStore
+from barnabas.metadata.znodes import ConfigNode
 from barnabas.model.clock import ManualClock
 from barnabas.model.config.broker import BrokerConfig
+from barnabas.model.errors import ConfigError
 from barnabas.net.channel import Channel
 from barnabas.net.server import Server
 from barnabas.storage.files import FileSystem
@@ -184,3 +186,19 @@ async def test_nothing_is_started_by_putting_a_broker_together(tmp_path: Path) -
     assembly.broker.validation_pool.close()
     assembly.broker.executor.shutdown()
     assert not list(tmp_path.iterdir())  # noqa: ASYNC240  (nobody else waits for this loop)
+
+
+@pytest.mark.parametrize("whose", ["1", "<default>"])
+async def test_a_class_in_the_tree_that_decides_and_cannot_be_run_stops_the_start(tmp_path: Path, whose: str) -> None:
+    name = "listener.name.plaintext.principal.builder.class"
+    store = SqliteStore(tmp_path / "metadata")
+    await store.start()
+    path = f"/config/brokers/{whose}"
+    await store.create(path, ConfigNode.encode({name: "com.example.Names"}), parents=True)
+    with pytest.raises(ConfigError, match=f"{path} cannot be used: {name} is com.example.Names"):
+        async with brokers(tmp_path, 1):
+            pass
+    await store.set(path, ConfigNode.encode({"log.retention.ms": "5"}))
+    async with brokers(tmp_path, 1) as (broker,):
+        assert broker.settings.number("log.retention.ms") == 5
+    await store.close()

@@ -48,6 +48,17 @@ def test_a_class_that_decides_and_cannot_be_run_stops_the_start(name: str, text:
         BrokerConfig.load({name: text})
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("sasl.client.callback.handler.class", f"{KAFKA}.kerberos.KerberosClientCallbackHandler"),
+        *(("ssl.trustmanager.algorithm", text) for text in ("SunX509", "SunPKIX", "X509", "X.509")),
+    ],
+)
+def test_other_names_of_what_kafka_and_java_do_by_themselves_are_taken(name: str, text: str) -> None:
+    check_classes({name: text})
+
+
 def test_the_classes_of_kafka_are_taken_without_a_warning() -> None:
     assert BrokerConfig.load(OWN).warnings == ()
     check_classes({"metric.reporters": "com.example.Reporter"})

@@ -2,7 +2,8 @@
 
 Barnabas runs no Java classes. Most settings that name one are ignored with a warning, but some decide about identity,
 permission and shares: whoever set them relies on them. So a broker takes Kafka's own classes, whose work it does, and
-refuses any other, whether it starts with it or is asked to change to it while it runs.
+refuses any other: it does not start with one, whether server.properties has it or the metadata tree, and refuses to
+change to it while it runs. What another program writes into the tree meanwhile is ignored with an error in the log.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ _CHOICES: Final[Mapping[str, _Choice]] = {
         "brokers would log in to each other in another way",
         (
             f"{_SECURITY}.authenticator.SaslClientCallbackHandler",
+            f"{_SECURITY}.kerberos.KerberosClientCallbackHandler",
             f"{_SECURITY}.oauthbearer.internals.OAuthBearerSaslClientCallbackHandler",
         ),
     ),
@@ -64,7 +66,9 @@ _CHOICES: Final[Mapping[str, _Choice]] = {
     "ssl.engine.factory.class": _Choice(
         "connections would be encrypted in another way", (f"{_SECURITY}.ssl.DefaultSslEngineFactory",)
     ),
-    "ssl.trustmanager.algorithm": _Choice("certificates would be checked in another way", ("PKIX", "SunX509")),
+    "ssl.trustmanager.algorithm": _Choice(
+        "certificates would be checked in another way", ("PKIX", "SunX509", "SunPKIX", "X509", "X.509")
+    ),
 }
 
 
