@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from barnabas.broker.security import delegation_tokens, login_threads, oauth_tokens
 from barnabas.broker.security.delegation_tokens import DelegationTokens
-from barnabas.broker.security.login_threads import LoginThreads
+from barnabas.broker.security.login_threads import MOST_MESSAGES, THREADS, LoginThreads
 from barnabas.machines.security.delegation_tokens import TokenParties
 from barnabas.machines.security.login_step import LoginRefused
 from barnabas.machines.security.oauthbearer import BearerMessage
@@ -95,7 +96,7 @@ async def test_a_crowd_of_delegation_tokens(gate: Gate, monkeypatch: pytest.Monk
 
 
 async def test_messages_that_wait_have_a_limit_of_bytes(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(login_threads, "MOST_BYTES", 100)
+    monkeypatch.setattr(login_threads, "MOST_BYTES", 100 + 2 * login_threads.OVERHEAD)
     threads = LoginThreads("GSSAPI")
     first = asyncio.ensure_future(threads.run(gate.work, 60))
     second = asyncio.ensure_future(threads.run(gate.work, 40))
@@ -111,6 +112,39 @@ async def test_messages_that_wait_have_a_limit_of_bytes(gate: Gate, monkeypatch:
         await first
     await until(lambda: threads._bytes == 0)
     assert await threads.run(int, 100) == 0
+
+
+async def test_empty_messages_that_wait_have_a_limit(gate: Gate) -> None:
+    threads = LoginThreads("GSSAPI")
+    crowd = [asyncio.ensure_future(threads.run(gate.work, 0)) for _ in range(20_000)]
+    await until(lambda: gate.begun == THREADS)
+    waiting = [each for each in crowd if not each.done()]
+    assert len(waiting) == MOST_MESSAGES
+    gate.opened.set()
+    results = await asyncio.gather(*crowd, return_exceptions=True)
+    assert sum(str(each) == "enough" for each in results) == gate.begun == MOST_MESSAGES
+    assert await threads.run(int, 0) == 0
+
+
+async def test_nothing_is_done_for_clients_that_left_while_they_waited(
+    gate: Gate, caplog: pytest.LogCaptureFixture
+) -> None:
+    threads = LoginThreads("GSSAPI")
+    crowd = [asyncio.ensure_future(threads.run(gate.work, 0)) for _ in range(MOST_MESSAGES)]
+    await until(lambda: gate.begun == THREADS)
+    for each in crowd:
+        each.cancel()
+    await asyncio.wait(crowd)
+    last = asyncio.ensure_future(threads.run(gate.work, 0))
+    await asyncio.sleep(0)
+    assert threads._messages == THREADS + 1
+    gate.opened.set()
+    with pytest.raises(LoginRefused, match="enough"):
+        await last
+    assert gate.begun == THREADS + 1
+    await until(lambda: threads._messages == 0 and threads._bytes == 0)
+    gc.collect()
+    assert caplog.text == ""
 
 
 KEYS = (
