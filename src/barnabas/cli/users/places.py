@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.cli.common.failures import Failed
-from barnabas.machines.security.scram import SALT_BITS, ScramCredential, salt_of
+from barnabas.machines.security.scram import ScramCredential
+from barnabas.machines.security.scram_salts import SALT_BITS, salt_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.clients.errors import RequestRefused
-from barnabas.machines.security.scram import BY_NUMBER, SALT_BITS, salt_of
+from barnabas.machines.security.scram import BY_NUMBER
+from barnabas.machines.security.scram_salts import SALT_BITS, salt_of
 from barnabas.model.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -35,6 +35,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from barnabas.machines.security.login_step import OTHER_AUTHORIZATION_ID, LoginRefused
+from barnabas.machines.security.scram_salts import salt_like, salt_of
 from barnabas.model.base_error import BarnabasError
 
 LEAST_ITERATIONS: Final = 4096
@@ -44,11 +45,6 @@ MOST_ITERATIONS_OF_OTHERS: Final = 1_000_000
 """That a client does because a server asks for them: a second of work."""
 NONCE_BYTES: Final = 24
 """Random bytes in the nonce of either side."""
-SALT_BITS: Final = 130
-DIGITS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
-"""What salts of Kafka's tools are made of."""
-OF_KAFKA: Final = range(20, 27)
-"""The lengths of such salts, of which shorter ones are all but impossible."""
 MOST_SALT: Final = 1024
 """Bytes of a salt: every broker sends it to everyone that asks."""
 LONGEST_MESSAGE: Final = 8 * 1024
@@ -147,7 +143,7 @@ class ScramCredential:
         else:
             length, iterations = len(model.salt), model.iterations
             count = 2 * length // mechanism.key_bytes + 1
-            salt = _salt_like(model.salt, b"".join(made(f"salt {number}") for number in range(count)))
+            salt = salt_like(model.salt, b"".join(made(f"salt {number}") for number in range(count)))
         return ScramCredential(salt, made("stored key"), made("server key"), iterations)
 
     def encode(self) -> str:
@@ -313,25 +309,3 @@ def _decoded(text: str) -> bytes:
 
 def _xor(first: bytes, second: bytes) -> bytes:
     return bytes(one ^ other for one, other in zip(first, second, strict=True))
-
-
-def _salt_like(salt: bytes, chance: bytes) -> bytes:
-    """A salt of the same kind: one of Kafka's tools, or one of as many letters and digits, or bytes.
-
-    It is made of at least twice as many bytes. Those of Kafka's tools have several lengths, and the longest of them
-    begin with a one: they are numbers.
-    """
-    if not set(salt) <= set(DIGITS):
-        return chance[: len(salt)]
-    if len(salt) in OF_KAFKA:
-        return salt_of(int.from_bytes(chance, "big"))
-    return bytes(DIGITS[int.from_bytes(chance[at : at + 2], "big") % 36] for at in range(0, 2 * len(salt), 2))
-
-
-def salt_of(number: int) -> bytes:
-    """A salt of 130 of a number's bits, which should be random, in the form that Kafka's tools give theirs."""
-    digits, number = b"", number & ((1 << SALT_BITS) - 1)
-    while number:
-        number, digit = divmod(number, 36)
-        digits = DIGITS[digit : digit + 1] + digits
-    return digits

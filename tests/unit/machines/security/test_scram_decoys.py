@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from barnabas.machines.security.scram import DIGITS, LEAST_ITERATIONS, ScramCredential, ScramMechanism, salt_of
+from barnabas.machines.security.scram import LEAST_ITERATIONS, ScramCredential, ScramMechanism
 from barnabas.machines.security.scram_decoys import ScramDecoys
+from barnabas.machines.security.scram_salts import DIGITS, salt_of
 
 SHA_256, SHA_512 = ScramMechanism
 SECRET = b"of the cluster"

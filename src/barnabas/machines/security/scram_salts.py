@@ -1,0 +1,83 @@
+"""Salts of SCRAM: as Kafka's tools make them, and decoys that cannot be told from a given one by their shape.
+
+Kafka's tools write a number of 130 bits in digits and letters. Other tools take random bytes, or text: hexadecimal
+digits, base64, whatever their language offers. Who knows what the salts of a cluster look like must not see which ones
+are made up, so a decoy has the model's length and is drawn from the smallest usual alphabet that has all of the model.
+"""
+
+from __future__ import annotations
+
+import string
+from typing import Final
+
+SALT_BITS: Final = 130
+DIGITS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
+"""What salts of Kafka's tools are made of."""
+OF_KAFKA: Final = range(20, 27)
+"""The lengths of such salts, of which shorter ones are all but impossible."""
+
+_LETTERS: Final = (string.ascii_uppercase + string.ascii_lowercase).encode()
+_ALPHANUMERIC: Final = _LETTERS + string.digits.encode()
+_BASE64: Final = _ALPHANUMERIC + b"+/"
+_OF_BASE64: Final = (_LETTERS, _ALPHANUMERIC, _BASE64, _ALPHANUMERIC + b"-_")
+"""What a text in base64 may be made of: most have no sign, and a few no digit."""
+_HEX: Final = b"0123456789abcdef"
+_ALPHABETS: Final = (
+    string.digits.encode(),
+    _HEX,
+    _HEX.upper(),
+    string.ascii_lowercase.encode(),
+    string.ascii_uppercase.encode(),
+    f"{string.ascii_uppercase}234567".encode(),
+    DIGITS,
+    DIGITS.upper(),
+    *_OF_BASE64,
+    bytes(range(0x20, 0x7F)),
+)
+"""From the smallest to the largest, so that the first that has all of a text has the least besides."""
+
+
+def salt_of(number: int) -> bytes:
+    """A salt of 130 of a number's bits, which should be random, in the form that Kafka's tools give theirs."""
+    digits, number = b"", number & ((1 << SALT_BITS) - 1)
+    while number:
+        number, digit = divmod(number, 36)
+        digits = DIGITS[digit : digit + 1] + digits
+    return digits
+
+
+def salt_like(salt: bytes, chance: bytes) -> bytes:
+    """A salt of the same kind, made of at least twice as many random bytes.
+
+    Those of Kafka's tools have several lengths, and the longest of them begin with a one: they are numbers. All others
+    keep their length, and base64 its padding.
+    """
+    if _may_be_of_kafka(salt):
+        return salt_of(int.from_bytes(chance, "big"))
+    text = salt.rstrip(b"=")
+    alphabet = next((each for each in _ALPHABETS if set(text) <= set(each)), None)
+    if alphabet is None:
+        return chance[: len(salt)]
+    drawn = [_draw(alphabet, chance, at) for at in range(len(text))]
+    if text and (last := _last_of_base64(text, alphabet)):
+        drawn[-1] = _draw(last, chance, len(text) - 1)
+    return bytes(drawn) + salt[len(text) :]
+
+
+def _may_be_of_kafka(salt: bytes) -> bool:
+    """Whether it is a number of 130 bits; one with hexadecimal digits only is not, but once in millions of salts."""
+    if len(salt) not in OF_KAFKA or not set(salt) <= set(DIGITS) or set(salt) <= set(_HEX):
+        return False
+    return salt_of(int(salt, 36)) == salt
+
+
+def _draw(alphabet: bytes, chance: bytes, at: int) -> int:
+    return alphabet[int.from_bytes(chance[2 * at : 2 * at + 2], "big") % len(alphabet)]
+
+
+def _last_of_base64(text: bytes, alphabet: bytes) -> bytes:
+    """What the last character is one of, if it seems to end an encoded text whose last bits are 0."""
+    if alphabet not in _OF_BASE64 or len(text) % 4 < 2:
+        return b""
+    aligned = _BASE64[::16] if len(text) % 4 == 2 else _BASE64[::4]
+    return bytes(sorted(set(aligned) & set(alphabet))) if text[-1] in aligned else b""
