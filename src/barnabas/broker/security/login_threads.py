@@ -51,7 +51,7 @@ class LoginThreads:
         self._bytes += cost
         try:
             await self._free.acquire()
-        except BaseException:
+        except asyncio.CancelledError:
             self._forget(cost)
             raise
         called = asyncio.get_running_loop().run_in_executor(self._executor, function)
