@@ -212,6 +212,7 @@ document.addEventListener("click", (event) => {
 addEventListener("popstate", show);
 
 let after = null;
+let forgetting = 0;
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || !session || session.login || document.querySelector("dialog[open]")) return;
   if (event.target.closest?.("input, textarea, select, [contenteditable]")) {
@@ -227,7 +228,8 @@ document.addEventListener("keydown", (event) => {
     }
   } else if (event.key === "g") {
     after = "g";
-    setTimeout(() => { after = null; }, 1500);
+    clearTimeout(forgetting); // of the one before: it would forget this one too early
+    forgetting = setTimeout(() => { after = null; }, 1500);
   } else if (event.key === "/") {
     const search = main.querySelector("input[type=search]");
     if (search) {
