@@ -13,6 +13,8 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Final
 
+from barnabas.storage.files import SHORTAGES
+
 if TYPE_CHECKING:
     from barnabas.broker.context import BrokerContext
     from barnabas.broker.settings import Changed, Settings
@@ -120,8 +122,12 @@ class CleanerThread(threading.Thread):
         while self._wait():
             try:
                 self._clean()
-            except Exception:  # whatever it was, such as a lack of descriptors: the thread must outlive it
-                logger.exception("Log compaction failed, trying again after log.cleaner.backoff.ms.")
+            except Exception as error:  # whatever it was: the thread must outlive it
+                logger.error(
+                    "Log compaction failed, trying again after log.cleaner.backoff.ms: %s",
+                    error,
+                    exc_info=not (isinstance(error, OSError) and error.errno in SHORTAGES),  # that is no riddle
+                )
 
     def _clean(self) -> None:
         """Clean as long as there is something to clean."""

@@ -51,7 +51,7 @@ async def test_a_compacted_topic_is_cleaned_and_others_are_not(tmp_path: Path) -
 
 
 async def test_a_thread_that_cannot_start_its_worker_tries_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     real, failures = CleanerThread._start_worker, iter([OSError(errno.EMFILE, "Too many open files")] * 2)
 
@@ -69,6 +69,8 @@ async def test_a_thread_that_cannot_start_its_worker_tries_again(
         log = broker.replicas.find("compacted", 0).log
         await until(lambda: log.cleaned_to == 2)
         await cleaning.stop()
+    said = [each for each in caplog.records if "Log compaction failed" in each.getMessage()]
+    assert [("Too many open files" in each.getMessage(), bool(each.exc_info)) for each in said] == [(True, False)] * 2
 
 
 async def test_a_stop_waits_for_threads_that_there_are_too_many_of(
