@@ -5,9 +5,11 @@ Spark says in pages why it failed; which line tells what it was depends on who s
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -39,6 +41,7 @@ def ended_by_signals(farewell: str) -> Iterator[None]:
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    root = logging.getLogger()  # which py4j uses itself
     try:
         yield
     except KeyboardInterrupt as interruption:
@@ -47,6 +50,7 @@ def ended_by_signals(farewell: str) -> Iterator[None]:
 
         for number in before:
             signal.signal(number, signal.SIG_IGN)
+        root.addFilter(_is_not_of_py4j)
         abandoned = isinstance(interruption, Abandoned)
         end_java(0 if abandoned else END_SECONDS)
         remark(farewell)
@@ -54,8 +58,14 @@ def ended_by_signals(farewell: str) -> Iterator[None]:
             os._exit(INTERRUPTED)
         raise click.exceptions.Exit(INTERRUPTED) from None
     finally:
+        root.removeFilter(_is_not_of_py4j)
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Whether a line is not one that py4j logs of a call that fails, as all do when Java has ended."""
+    return Path(record.pathname).parent.name != "py4j"
 
 
 @contextmanager
