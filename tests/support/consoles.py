@@ -15,6 +15,7 @@ from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
@@ -154,8 +155,7 @@ class Browser:
 
     def press(self, *keys: str) -> None:
         """Press keys, wherever the focus is."""
-        for key in keys:
-            self.driver.switch_to.active_element.send_keys(key)
+        ActionChains(self.driver).send_keys(*keys).perform()
 
     def choose(self, selector: str, value: str) -> None:
         """Choose of a list."""

@@ -30,6 +30,22 @@ OF_SECURITY: Final = ("security.", "ssl.", "sasl.", "enable.ssl.", "enable.sasl.
 PROTOCOLS: Final = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 
 
+class _Gone(OSError):
+    """The other end closed the connection before TLS began."""
+
+
+class _ClosedIfGone(ssl.SSLSocket):
+    """A socket that is closed if its other end is gone before TLS begins: Python leaves it open then."""
+
+    def getpeername(self) -> Any:
+        """See socket; the first thing that a new socket is asked."""
+        try:
+            return super().getpeername()
+        except OSError as error:
+            self.close()
+            raise _Gone from error
+
+
 @dataclass(frozen=True, slots=True)
 class Security:
     """What has to happen to a new connection before the first request."""
@@ -45,11 +61,11 @@ class Security:
         """The connection, encrypted if it has to be."""
         if self.tls is None:
             return plain
+        self.tls.sslsocket_class = _ClosedIfGone
         try:
-            plain.getpeername()  # Python leaves a socket open if it finds out only in wrap_socket
-        except OSError as error:
+            return self.tls.wrap_socket(plain, server_hostname=host)
+        except _Gone as error:
             raise ConnectionResetError(f"{host} closed the connection before TLS began") from error
-        return self.tls.wrap_socket(plain, server_hostname=host)
 
     def authenticate(self, exchange: Exchange) -> None:
         """Say who we are, by the chosen mechanism."""

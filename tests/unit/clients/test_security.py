@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import socket
 import ssl
 from typing import TYPE_CHECKING
 
@@ -126,3 +128,18 @@ def test_names_with_commas_are_escaped() -> None:
     with pytest.raises(InvalidClientConfig):
         scram("SCRAM-SHA-256", "a,b=c", "pencil", exchange)
     assert exchange.sent[0].startswith(b"n,,n=a=2Cb=3Dc,r=")
+
+
+@pytest.mark.parametrize("seen_late", [True, False])
+def test_a_socket_whose_other_end_is_gone_before_tls_is_not_left_open(seen_late: bool) -> None:
+    class Connected(socket.socket):
+        def getpeername(self) -> object:
+            return ("127.0.0.1", 1) if seen_late else super().getpeername()
+
+    plain = Connected()  # to nobody, as when the other end has just reset it
+    number = plain.fileno()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    with pytest.raises(ConnectionResetError, match="broker closed the connection before TLS began"):
+        Security(tls=context).wrap(plain, "broker")
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(number)
