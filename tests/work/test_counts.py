@@ -51,8 +51,8 @@ def test_growth_is_found_in_both_counts_and_in_what_is_new() -> None:
     assert grown(known, known) == {}
     assert grown(known, {"a": Cost(1030, 3.0), "b": Cost(900, 2.0)}) == {}
     megabyte = {"fetch-megabyte": Cost(2000, 10.0)}
-    allowed = [Cost(2060, 10.0), Cost(2000 + counts.PIECE, 11.0), Cost(2000 - counts.PIECE, 9.0), Cost(2000, 11.5)]
-    refused = [Cost(2061, 10.0), Cost(2200, 11.0), Cost(2000, 9.0), Cost(2000, 11.8)]
+    allowed = [Cost(2100, 10.0), Cost(2000 + counts.PIECE, 11.0), Cost(2000 - counts.PIECE, 9.0), Cost(2000, 11.5)]
+    refused = [Cost(2101, 10.0), Cost(2200, 11.0), Cost(2020, 9.0), Cost(2000, 11.8)]
     assert [grown(megabyte, {"fetch-megabyte": cost}) for cost in allowed] == [{}] * 4
     assert all(grown(megabyte, {"fetch-megabyte": cost}) for cost in refused)
     assert grown(known, {"a": Cost(1031, 3.0), "b": Cost(1000, 3.4), "d": Cost(1, 1.0)}).keys() == {"a", "b", "d"}
