@@ -39,7 +39,7 @@ def brokers(folder: Path, port: int) -> Process:
     process = Process(
         "brokers", [*words, "--listen", f"127.0.0.1:{port}", "--metrics", str(port + 10)], folder / "brokers.log"
     )
-    wait_until(lambda: process.output().count(" is ready on ") == 3, "three brokers")
+    wait_until(lambda: "3 brokers are ready on " in process.output(), "three brokers")
     return process
 
 
