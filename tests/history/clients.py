@@ -107,6 +107,11 @@ class _Worker:
         raise NotImplementedError
 
 
+def is_fatal(error: KafkaError) -> bool:
+    """Whether the producer is of no more use: what `produce` raises then has the code of it, and no mark."""
+    return error.fatal() or error.code() == KafkaError._FATAL
+
+
 class Sending(_Worker):
     """A producer, at a steady rate."""
 
@@ -165,7 +170,7 @@ class Sending(_Worker):
             while (left := due - time.monotonic()) > 0 and not self._ending.is_set():
                 self._serve(self._producer.poll, left)
         except KafkaException as failed:
-            if not failed.args[0].fatal():
+            if not is_fatal(failed.args[0]):
                 raise
             self._replace(failed.args[0])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from unittest.mock import Mock
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from tests.history.checker import Fate
 from tests.history.clients import SAFE, Reading, Sending
@@ -25,6 +25,17 @@ def test_a_producer_whose_record_expires_may_repeat_what_has_no_answer_yet() -> 
     producer._send()
     assert [send.is_repeatable for send in producer.sent] == [False, True, True, False]
     assert [send.fate for send in producer.sent] == [Fate.ACKNOWLEDGED, *[Fate.UNKNOWN] * 3]
+
+
+def test_a_producer_that_is_of_no_more_use_is_replaced_also_when_it_is_told_so_by_a_send() -> None:
+    producer = Sending("p", "127.0.0.1:1", "topic", 1, 100.0, SAFE)
+    failed = KafkaException(KafkaError(KafkaError._FATAL, "out of order"))
+    assert not failed.args[0].fatal(), "the mark that a callback's error has"
+    ended = producer._producer = Mock(produce=Mock(side_effect=failed))
+    producer.step()
+    assert producer._producer is not ended
+    assert producer.fatal == ["p/1: out of order"]
+    assert [send.fate for send in producer.sent] == [Fate.UNKNOWN]
 
 
 def test_a_member_whose_coordinator_moves_while_it_asks_for_offsets_goes_on(kafka: Kafka) -> None:
