@@ -17,7 +17,7 @@ export PIP_RESUME_RETRIES ?= 10
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help start check types unit-tests unit-tests-1 unit-tests-2 test test-times docs demo matrix permissions secure-live soak queues simulate fuzz interleave failing-calls bench bench-quick release clean
+.PHONY: help start check types unit-tests unit-tests-1 unit-tests-2 test test-times docs demo matrix permissions secure-live soak queues properties simulate fuzz interleave failing-calls bench bench-quick release clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -89,6 +89,13 @@ queues: .venv/.dev  ## a queue with real workers under random faults, seed by se
 	sh scripts/prerequisites.sh
 	$(BIN)/python -m tests.support.jars
 	$(BIN)/python -m tests.history.queues $(ARGS)
+
+# Each round has other random examples; the one that breaks a rule is printed, with its seed.
+properties: .venv/.dev  ## machines, formats and logs with other random values than `make test` (ROUNDS=10 SEED=1)
+	@first=$(or $(SEED),$$(date +%s)); for seed in $$(seq $$first $$((first + $(or $(ROUNDS),10) - 1))); do \
+		echo "seed $$seed"; \
+		$(PYTEST) -q -n 2 --hypothesis-profile=search --hypothesis-seed=$$seed tests/properties $(ARGS) || exit; \
+	done
 
 simulate: .venv/.dev  ## whole brokers in one process under seeded faults (ARGS="--seeds 1000 --jobs 2"); see tests/simulation/whole
 	$(BIN)/python -m tests.simulation.whole $(ARGS)

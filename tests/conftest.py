@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
 
 ONE_WORKER = ("tests/console/",)  # one cluster, one console and one browser for all of them
-settings.register_profile("barnabas", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
-settings.load_profile("barnabas")  # no deadline and no pace, because a busy machine is not a failure
+settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile("barnabas", settings.get_profile("search"), derandomize=True)
+settings.load_profile("barnabas")
+"""No deadline and no pace, because a busy machine is not a failure. The same examples in every run, as simulations and
+fuzz have the same seeds: a change is judged by what it changes. `make properties` searches among others."""
 
 
 def pytest_configure() -> None:

@@ -127,7 +127,8 @@ class SharePartitions(RuleBasedStateMachine):
     @precondition(lambda self: self.log.batches)
     @rule(data=st.data())
     def compact(self, data: Any) -> None:
-        self.log.batches.pop(data.draw(st.integers(0, len(self.log.batches) - 1)))
+        first, last = self.log.batches.pop(data.draw(st.integers(0, len(self.log.batches) - 1)))
+        self.log.aborted.difference_update(range(first, last + 1))  # nobody can tell any more: it is a gap
 
     @rule(
         member=MEMBERS, most=st.integers(1, 12), size=st.integers(1, 6), strict=st.booleans(), batches=st.integers(1, 4)
