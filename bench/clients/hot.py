@@ -33,7 +33,7 @@ from kio.static.primitive import Records, i8, i16, i32, i32Timedelta, i64
 
 from bench.clients import groups, wire
 from bench.clients.share_members import ShareGroup
-from bench.clients.shares import ShareFrames, ShareWorker
+from bench.clients.shares import Acquired, ShareFrames, ShareWorker
 
 if TYPE_CHECKING:
     import socket
@@ -314,6 +314,24 @@ def share_acknowledge(port: int, topic: str) -> Iterator[Once]:
 
 
 @contextmanager
+def share_acknowledge_singles(port: int, topic: str) -> Iterator[Once]:
+    """The same, with messages that are acknowledged one by one in one request."""
+    with _share_worker(port, topic) as worker:
+
+        def once() -> None:
+            worker.acknowledge(
+                [Acquired(held.place, at, at) for held in worker.held for at in range(held.first, held.last + 1)]
+            )
+            worker.held = []
+            worker.ask()
+            worker.take()
+            if sum(each.last - each.first + 1 for each in worker.held) != len(BATCH):
+                raise RuntimeError("a share fetch did not bring one batch")
+
+        yield once
+
+
+@contextmanager
 def _share_worker(port: int, topic: str) -> Iterator[ShareWorker]:
     """A worker that has one batch of many."""
     written = wire.produce_request(topic, 0, wire.batch(BATCH))
@@ -368,6 +386,7 @@ STORIES: Final[dict[str, Story]] = {
         heartbeat_share,
         share_fetch,
         share_acknowledge,
+        share_acknowledge_singles,
         metadata,
         api_versions,
     )

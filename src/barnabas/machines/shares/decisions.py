@@ -5,12 +5,13 @@ everything as it was. Runs that are being written are not delivered, acknowledge
 
 Records that are given up are archived, or archiving where the group has dead letters (`archiving`).
 
-A write is known by the offsets that it is about: runs may be split, and lost to retention, while it is under way.
+A write has its runs: nothing divides them while it is under way, but retention may shorten them or take them away
+(`RecordRuns.drop_before`).
 """
 
 from __future__ import annotations
 
-from itertools import count
+from itertools import count, pairwise
 from typing import TYPE_CHECKING, Final
 
 from barnabas.machines.shares.records import LetterProgress
@@ -46,8 +47,8 @@ class Decisions:
         self._locks = locks
         self._archiving = archiving
         self._numbers = count(1)
-        self._writes: dict[int, list[tuple[int, int]]] = {}
-        """First and last offset of everything that a write is about."""
+        self._writes: dict[int, list[RecordRun]] = {}
+        """The runs that a write is about, or was: those that are gone do not have its number any more."""
 
     # What is decided
 
@@ -80,19 +81,22 @@ class Decisions:
             raise InvalidRequest(
                 f"Records up to {batch.last_offset} were not delivered, only before {self._runs.end_offset}."
             )
-        self._writes.setdefault(write, []).append((first, batch.last_offset))
+        decided = self._writes.setdefault(write, [])
         at = first
         for begin, end, kind in _same_type(batch, first):
             for run in self._runs.within(begin, end):
                 if run.first > at:
                     break
                 _check_held(run, member)
-                part = self._runs.part(max(run.first, begin), min(run.last, end))
+                part = run
+                if run.first < begin or run.last > end:
+                    part = self._runs.part(max(run.first, begin), min(run.last, end))
                 at = part.last + 1
                 if kind is Acknowledgement.RENEW:
                     renewed.append(part)
                 else:
                     self._runs.begin_write(part, write, next_state(part, STATE_AFTER[kind], settings))
+                    decided.append(part)
         if at <= batch.last_offset:
             raise InvalidRecordState(f"The record at offset {at} is not acquired.")
 
@@ -104,28 +108,42 @@ class Decisions:
     def begin(self, changes: Iterable[tuple[RecordRun, DeliveryState]]) -> int:
         """Let a write decide whether runs get these states; gives the write."""
         write = next(self._numbers)
-        spans = self._writes[write] = []
+        decided = self._writes[write] = []
         for run, state in changes:
             self._runs.begin_write(run, write, state)
-            spans.append((run.first, run.last))
+            decided.append(run)
         return write
 
     # What becomes of it
 
     def batches(self, write: int) -> tuple[StateBatch, ...]:
-        """What a write has to store."""
-        return tuple(StateBatch(run.first, run.last, run.next_state, run.deliveries) for run in self._of(write))
+        """What a write has to store. Neighbours of which the same is decided are one batch."""
+        found: list[StateBatch] = []
+        for run in self._of(write):
+            first, state = run.first, run.next_state
+            if found:
+                before = found[-1]
+                if (
+                    before.last_offset == first - 1
+                    and before.delivery_state == state
+                    and before.delivery_count == run.deliveries
+                ):
+                    first = found.pop().first_offset
+            found.append(StateBatch(first, run.last, state, run.deliveries))
+        return tuple(found)
 
     def stored(self, write: int) -> None:
         """What was decided is stored: it is so now."""
+        spans = []
         for run in self._of(write):
             if run.state is ARCHIVING:
                 run.progress = LetterProgress.NOTED
             elif run.next_state is ARCHIVING:
                 self._archiving.add(run, LetterProgress.NOTED)
-            self._runs.change(run, run.next_state)
-        for first, last in self._writes.pop(write, ()):
-            self._runs.settle(first, last)
+            self._runs.finish_write(run)
+            spans.append((run.first, run.last))
+        self._writes.pop(write, None)
+        self._runs.settle_all(spans)
 
     def refused(self, write: int) -> None:
         """What was decided could not be stored: it is as it was."""
@@ -135,12 +153,9 @@ class Decisions:
                 self._locks.watch(run)
         self._writes.pop(write, None)
 
-    def _of(self, write: int) -> Iterator[RecordRun]:
+    def _of(self, write: int) -> list[RecordRun]:
         """The runs that a write is about, as far as they are still there."""
-        for first, last in self._writes.get(write, ()):
-            for run in self._runs.within(first, last):
-                if run.write == write:
-                    yield run
+        return [run for run in self._writes.get(write, ()) if run.write == write]
 
 
 def next_state(run: RecordRun, state: DeliveryState, settings: SharePartitionSettings) -> DeliveryState:
@@ -164,9 +179,10 @@ def _same_type(batch: AcknowledgementBatch, first: int) -> Iterator[tuple[int, i
     if len(batch.types) == 1:
         yield first, batch.last_offset, batch.type_of(first)
         return
+    types = batch.types[first - batch.first_offset :]
     begin = first
-    for offset in range(first + 1, batch.last_offset + 1):
-        if batch.type_of(offset) is not batch.type_of(begin):
-            yield begin, offset - 1, batch.type_of(begin)
+    for offset, (before, kind) in enumerate(pairwise(types), first + 1):
+        if kind != before:
+            yield begin, offset - 1, Acknowledgement(before)
             begin = offset
-    yield begin, batch.last_offset, batch.type_of(begin)
+    yield begin, batch.last_offset, Acknowledgement(types[-1])

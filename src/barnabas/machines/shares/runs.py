@@ -9,14 +9,17 @@ runs for each acknowledgement.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.machines.shares.records import NOBODY, RecordRun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from barnabas.machines.shares.state_batches import DeliveryState
+
+_CLOSE: Final = 8
+"""So many records further on, a look at the runs between two spans costs less than another search."""
 
 
 class RecordRuns:
@@ -99,15 +102,6 @@ class RecordRuns:
             self._insert(place + 1, run.cut_off(last + 1))
         return run
 
-    def split(self, at: int) -> None:
-        """Let a run begin at this offset if one goes over it."""
-        place = bisect_right(self._firsts, at) - 1
-        if place < 0:
-            return
-        run = self._runs[place]
-        if run.first < at <= run.last:
-            self._insert(place + 1, run.cut_off(at))
-
     def add(self, first: int, last: int, state: DeliveryState) -> RecordRun:
         """Records that were never looked at, in a gap or from the end on."""
         run = RecordRun(first, last, state, 0, (first, last - first + 1))
@@ -129,10 +123,16 @@ class RecordRuns:
         self._changed(run, was_complete)
 
     def begin_write(self, run: RecordRun, write: int, state: DeliveryState) -> None:
-        """Let a write decide whether records get another state."""
-        was_complete = run.is_complete
+        """Let a write decide whether records, of which something can become, get another state."""
         run.write, run.next_state = write, state
-        self._changed(run, was_complete)
+        if state.is_final:
+            self.complete_count += run.size
+
+    def finish_write(self, run: RecordRun) -> None:
+        """Let records have the state that was written."""
+        run.state, run.member, run.write = run.next_state, NOBODY, 0
+        if run.is_free and run.first < self._free_from:
+            self._free_from = run.first
 
     def give_up_write(self, run: RecordRun) -> None:
         """Let records be as they were."""
@@ -147,19 +147,44 @@ class RecordRuns:
 
     def settle(self, first: int, last: int) -> None:
         """After changes of these offsets: neighbours that are done with become one run, and the start passes them."""
+        self._merge(first, last)
+        self._pass_done()
+
+    def settle_all(self, spans: Iterable[tuple[int, int]]) -> None:
+        """The same for changes of several spans, of which those that are close to each other count as one."""
+        first, last = 0, -1
+        for begin, end in spans:
+            if last < first or not last < begin <= last + _CLOSE:
+                if first <= last:
+                    self._merge(first, last)
+                first = begin
+            last = end
+        if first <= last:
+            self._merge(first, last)
+        self._pass_done()
+
+    def _merge(self, first: int, last: int) -> None:
         begin = self._first_from(first - 1)
         end = bisect_right(self._firsts, last + 1, lo=begin)
         merged = _merged(self._runs[begin:end])
         if len(merged) < end - begin:
             self._runs[begin:end] = merged
             self._firsts[begin:end] = [run.first for run in merged]
-        self._pass_done()
 
     def drop_before(self, offset: int) -> None:
-        """Forget records before this offset, whatever became of them, and let the start be there."""
-        self.split(offset)
+        """Forget records before this offset, whatever became of them, and let the start be there.
+
+        A write that is under way has its runs: they are shortened, and no write decides about those that are gone.
+        """
         gone = bisect_left(self._firsts, offset)
-        self.complete_count -= sum(run.size for run in self._runs[:gone] if run.is_complete)
+        if gone and self._runs[gone - 1].last >= offset:
+            gone -= 1
+            rest = self._runs[gone]
+            self.complete_count -= offset - rest.first if rest.is_complete else 0
+            rest.first = self._firsts[gone] = offset
+        for run in self._runs[:gone]:
+            self.complete_count -= run.size if run.is_complete else 0
+            run.write = 0
         del self._runs[:gone], self._firsts[:gone]
         self.start_offset = offset
         self.end_offset = max(self.end_offset, offset)
@@ -178,16 +203,17 @@ class RecordRuns:
 def _merged(runs: Sequence[RecordRun]) -> list[RecordRun]:
     """Neighbours that are done with in the same way become one run."""
     merged: list[RecordRun] = []
+    before: RecordRun | None = None
     for run in runs:
-        before = merged[-1] if merged else None
         if (
             before is not None
-            and run.is_done
-            and before.is_done
             and before.state is run.state
             and before.last + 1 == run.first
+            and before.is_done
+            and run.is_done
         ):
             before.last = run.last
         else:
             merged.append(run)
+            before = run
     return merged
