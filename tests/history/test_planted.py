@@ -101,7 +101,7 @@ def last_in_sync_dies(cluster: Cluster, topic: str, *, unclean: bool) -> list[Vi
         for broker in others:
             cluster.start(broker)
         if unclean:
-            assert cluster.leader(topic) in others
+            assert cluster.leader(topic, other_than=last) in others
         cluster.start(last)
         Stage(cluster, topic).settle(1)
         return check(workload.finish())
