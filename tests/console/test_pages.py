@@ -238,7 +238,7 @@ def test_a_record_is_sent_and_seen_live(browser: Browser, admin: Admin, cluster:
     browser.wait_for("here", ".records")
     with Producer(cluster.bootstrap_servers) as producer:
         producer.send("live", "from elsewhere")
-    browser.wait_for("from elsewhere", ".records", 3)
+    browser.wait_for("from elsewhere", ".records")
     browser.click("Stop")
     browser.wait_for("Stopped.", ".scan")
     with Consumer(cluster.bootstrap_servers, "live", auto_offset_reset="earliest") as consumer:
