@@ -43,7 +43,7 @@ ADMIN: Any = {
 
 
 class LoginCluster(Cluster):
-    """Two brokers; the administrator logs in by PLAIN."""
+    """Two brokers, whose sessions are short; the administrator logs in by PLAIN, and once."""
 
     login = ADMIN
 
@@ -55,7 +55,7 @@ class LoginCluster(Cluster):
             "listener.name.plaintext.plain.sasl.jaas.config": f'{PLAIN_MODULE} required user_admin="of all";',
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:kafka;User:admin",
-            "connections.max.reauth.ms": "1500",
+            f"listener.name.plaintext.{mechanism.lower()}.connections.max.reauth.ms": "1500",
         }
         super().__init__(folder, 2, {**own, **settings})
 
@@ -139,8 +139,12 @@ def test_no_quota_of_clients_holds_up_replication(cluster: TokenCluster) -> None
     nothing = [alteration([("user", "admin")], [(key, 1e12) for key, _ in limits])]
     with cluster.connection(1) as admin:
         assert [each["error_code"] for each in alter(admin, *limited, *nothing)] == [0] * 5
-    with cluster.passing_for_a_broker(1) as client:  # the limits are in force, for it too
-        wait_until(lambda: client.ask(DESCRIBE_CLUSTER, 0, {}).throttle_time, "a client to be throttled")
+
+    def is_throttled() -> bool:
+        with cluster.passing_for_a_broker(1) as client:
+            return bool(client.ask(DESCRIBE_CLUSTER, 0, {}).throttle_time)
+
+    wait_until(is_throttled, "the limits to be in force, for this one too")
     began = time.monotonic()
     sender = Sender(cluster, "replicated", **ADMIN)
     for _ in range(20):
@@ -150,7 +154,7 @@ def test_no_quota_of_clients_holds_up_replication(cluster: TokenCluster) -> None
     assert time.monotonic() - began < 60
     cluster.create("made-meanwhile", 10, 2)
     lifted = [_without(each) for each in (*limited, *nothing)]
-    with cluster.connection(1) as admin:  # a new one: sessions are short here
+    with cluster.connection(1) as admin:
         assert [each["error_code"] for each in alter(admin, *lifted)] == [0] * 5
 
 

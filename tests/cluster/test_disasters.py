@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import ElectionType, KafkaException, TopicPartition
 
-from tests.support.clusters import Cluster
+from tests.support.clusters import LONG_LAG_TIME, PATIENT, Cluster
 from tests.support.senders import Sender, everything
 from tests.support.waiting import wait_until
 from tests.support.zookeeper import ZooKeeper
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
 def test_a_broker_that_lost_its_disk_copies_everything(tmp_path: Path, role: str) -> None:
-    with Cluster(tmp_path) as cluster:
+    with Cluster(tmp_path, settings=LONG_LAG_TIME) as cluster:
         cluster.create("kept", 1, 3, min_insync_replicas="2")
         sender = Sender(cluster, "kept")
         sender.send(300)
@@ -44,7 +44,7 @@ def test_a_broker_that_lost_its_disk_copies_everything(tmp_path: Path, role: str
 
 def test_a_log_that_starts_after_its_new_leaders_end_starts_anew(tmp_path: Path) -> None:
     """After an unclean election the new leader may end before others begin; they are in sync when they have it all."""
-    with Cluster(tmp_path) as cluster:
+    with Cluster(tmp_path, settings=LONG_LAG_TIME) as cluster:
         cluster.create("holes", 1, 2, min_insync_replicas="1")
         place = TopicPartition("holes", 0)
         sender = Sender(cluster, "holes")
@@ -57,7 +57,7 @@ def test_a_log_that_starts_after_its_new_leaders_end_starts_anew(tmp_path: Path)
         sender.send(150)
         sender.finish()
         place.offset = 100
-        assert cluster.admin.delete_records([place])[place].result(60).low_watermark == 100
+        assert cluster.admin.delete_records([place], **PATIENT)[place].result(60).low_watermark == 100
         cluster.nodes[ahead].kill()
         cluster.start(behind)
 

@@ -22,7 +22,7 @@ FETCH, METADATA, API_VERSIONS, CREATE_TOPICS, ELECT_LEADERS = 1, 3, 18, 19, 43
 ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS, UPDATE_FEATURES, DESCRIBE_CLUSTER, UNREGISTER_BROKER = 45, 46, 57, 60, 64
 UPGRADE, DOWNGRADE = 1, 2
 
-FIVE_SECONDS = timedelta(seconds=5)
+HALF_A_MINUTE = timedelta(seconds=30)
 
 
 @pytest.fixture(scope="module")
@@ -42,17 +42,17 @@ def ask(cluster: Cluster, key: int, version: int, values: dict[str, Any], *, bro
 
 def test_any_broker_hands_requests_on_to_the_controller(cluster: Cluster) -> None:
     topics = [{"name": "handed-on", "num_partitions": 3, "replication_factor": 3, "assignments": [], "configs": []}]
-    response = ask(cluster, CREATE_TOPICS, 7, {"topics": topics, "timeout": FIVE_SECONDS, "validate_only": False})
+    response = ask(cluster, CREATE_TOPICS, 7, {"topics": topics, "timeout": HALF_A_MINUTE, "validate_only": False})
     assert response.topics[0].error_code is ErrorCode.none
     wait_until(lambda: "handed-on" in cluster.metadata().topics, "the topic to be known")
-    again = ask(cluster, CREATE_TOPICS, 2, {"topics": topics, "timeout": FIVE_SECONDS, "validate_only": False})
+    again = ask(cluster, CREATE_TOPICS, 2, {"topics": topics, "timeout": HALF_A_MINUTE, "validate_only": False})
     assert again.topics[0].error_code is ErrorCode.topic_already_exists
 
 
 def test_levels_of_features_reach_every_broker(cluster: Cluster) -> None:
     def change(level: int, direction: int) -> None:
         updates = [{"feature": "transaction.version", "max_version_level": level, "upgrade_type": direction}]
-        response = ask(cluster, UPDATE_FEATURES, 2, {"timeout": FIVE_SECONDS, "feature_updates": updates})
+        response = ask(cluster, UPDATE_FEATURES, 2, {"timeout": HALF_A_MINUTE, "feature_updates": updates})
         assert response.error_code is ErrorCode.none, response
         wait_until(lambda: {level_of(broker) for broker in cluster.nodes} == {level}, f"level {level} at every broker")
 
@@ -104,7 +104,7 @@ def test_the_preferred_leader_is_elected_on_demand(cluster: Cluster) -> None:
         return code
 
     named = [{"topic": "preferred", "partitions": [0]}]
-    asked = {"election_type": 0, "topic_partitions": named, "timeout": FIVE_SECONDS}
+    asked = {"election_type": 0, "topic_partitions": named, "timeout": HALF_A_MINUTE}
     assert elected(asked) is ErrorCode.none
     wait_until(lambda: cluster.leader("preferred") == first, "the preferred leader")
     assert elected(asked) is ErrorCode.election_not_needed
@@ -133,13 +133,13 @@ def test_a_partition_moves_with_all_its_records(cluster: Cluster) -> None:
     (origin,) = cluster.partition("moves").replicas
     target = [each for each in cluster.nodes if each != origin]
     moved = [{"name": "moves", "partitions": [{"partition_index": 0, "replicas": target}]}]
-    response = ask(cluster, ALTER_REASSIGNMENTS, 1, {"topics": moved, "timeout": FIVE_SECONDS})
+    response = ask(cluster, ALTER_REASSIGNMENTS, 1, {"topics": moved, "timeout": HALF_A_MINUTE})
     assert response.responses[0].partitions[0].error_code is ErrorCode.none
     wait_until(lambda: set(cluster.partition("moves").replicas) == set(target), "the partition to be moved")
     cluster.wait_for_isr("moves", set(target))
     assert cluster.leader("moves") in target
     assert everything(cluster, "moves", 500) == list(range(500))
-    assert ask(cluster, LIST_REASSIGNMENTS, 0, {"topics": None, "timeout": FIVE_SECONDS}).topics == ()
+    assert ask(cluster, LIST_REASSIGNMENTS, 0, {"topics": None, "timeout": HALF_A_MINUTE}).topics == ()
     data = cluster.nodes[origin].data
     wait_until(lambda: not (data / "moves-0").exists(), "the old replica's data to be removed")
 
@@ -233,6 +233,6 @@ def test_a_topic_can_be_made_while_one_of_its_brokers_is_away_until_that_one_is_
         gone = java.tool("4.3.0", "cluster", *words)
         assert f"Broker {away} is no longer registered." in gone
         topics = [{"name": "t", "num_partitions": 1, "replication_factor": 3, "assignments": [], "configs": []}]
-        values = {"topics": topics, "timeout": FIVE_SECONDS, "validate_only": False}
+        values = {"topics": topics, "timeout": HALF_A_MINUTE, "validate_only": False}
         refused = ask(cluster, CREATE_TOPICS, 7, values, broker=here)
         assert refused.topics[0].error_code is ErrorCode.invalid_replication_factor

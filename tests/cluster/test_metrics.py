@@ -60,7 +60,7 @@ def cluster() -> Iterator[Cluster]:
     with Cluster({"metrics.listener": "127.0.0.1:0", "auto.leader.rebalance.enable": "false"}) as found:
         admin = AdminClient({"bootstrap.servers": found.bootstrap_servers})
         for future in admin.create_topics([NewTopic("orders", 6, 3)]).values():
-            future.result(30)
+            future.result(60)
         with Producer(found.bootstrap_servers) as producer:
             for number in range(MESSAGES):
                 producer.send("orders", str(number), partition=number % 6)
@@ -176,7 +176,7 @@ def test_a_page_has_no_more_series_than_it_may_and_counts_the_rest() -> None:
     with Broker({**limits, "offsets.topic.num.partitions": 1}) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         for future in admin.create_topics([NewTopic("orders", 6, 1)]).values():
-            future.result(30)
+            future.result(60)
         for number in range(5):
             commit(broker, f"group-{number}", 0)
         found = samples(broker)
@@ -193,9 +193,9 @@ def test_a_page_has_no_more_series_than_it_may_and_counts_the_rest() -> None:
 def test_brokers_are_ready_and_well(cluster: Cluster) -> None:
     for broker in cluster.brokers:
         for path in ("/v1/ready", "/health"):
-            with urllib.request.urlopen(url(broker, path), timeout=10) as answer:
+            with urllib.request.urlopen(url(broker, path), timeout=30) as answer:
                 assert all(check["ok"] for check in json.load(answer)["checks"])
-        with urllib.request.urlopen(url(broker, "/v1/broker-state"), timeout=10) as answer:
+        with urllib.request.urlopen(url(broker, "/v1/broker-state"), timeout=30) as answer:
             assert json.load(answer)["brokerState"] == 3
 
 
@@ -220,9 +220,9 @@ def test_scrapes_go_on_while_topics_come_and_go(cluster: Cluster) -> None:
     for turn in range(3):
         names = [f"passing-{turn}-{number}" for number in range(20)]
         for future in admin.create_topics([NewTopic(name, 2, 3) for name in names]).values():
-            future.result(30)
+            future.result(60)
         for future in admin.delete_topics(names).values():
-            future.result(30)
+            future.result(60)
     stop.set()
     for thread in threads:
         thread.join(30)

@@ -31,6 +31,7 @@ SETTINGS: Final = {
     "offsets.topic.num.partitions": 1,
     "share.coordinator.state.topic.num.partitions": 1,
     "group.share.min.record.lock.duration.ms": 1000,
+    "group.share.delivery.count.limit": 10,  # locks are short, and on a busy machine some end before a worker's word
     "group.share.min.heartbeat.interval.ms": 500,
     "group.share.heartbeat.interval.ms": 500,
 }

@@ -38,7 +38,7 @@ def started(folder: Path, *more: str) -> Iterator[tuple[Process, int]]:
 def brokers_up(port: int) -> int:
     """How many the console shows; none before the first one is ready."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/overview", timeout=20) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/overview", timeout=60) as answer:
             found: dict[str, Any] = json.load(answer)
     except HTTPError as error:
         with error:

@@ -14,7 +14,7 @@ from barnabas.metadata.znodes import BrokerNode, ControllerEpochNode
 from barnabas.model.errors import ErrorCode
 from barnabas.protocol.messages import inter_broker
 from tests.support.broker_handshake import introduce, tell
-from tests.support.clusters import Cluster
+from tests.support.clusters import PATIENT, Cluster
 from tests.support.senders import Sender, everything
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection
@@ -135,7 +135,7 @@ def test_a_deletion_that_the_tree_has_forgotten_is_kept_aside(tmp_path: Path) ->
         away = next(each for each in cluster.nodes if each != cluster.controller())
         cluster.nodes[away].kill()
         wait_until(lambda: len(cluster.metadata().brokers) == 1, "the broker to be gone")
-        for done in cluster.admin.delete_topics(["gone"], operation_timeout=30).values():
+        for done in cluster.admin.delete_topics(["gone"], **PATIENT).values():
             done.result(60)
         forget_deletions(cluster)
         data = cluster.start(away).data

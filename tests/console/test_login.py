@@ -66,7 +66,7 @@ def test_a_search_ends_with_its_session(guarded: ConsoleProcess, alice: SecureUs
     """Who follows a topic in one window and logs out in another went on to read, with a password that was kept."""
     login = guarded.ask("POST", "/api/login", {"user": "alice", "password": alice.password})
     cookie = login.headers["set-cookie"].partition(";")[0]
-    following = http.client.HTTPConnection("127.0.0.1", guarded.port, timeout=20)
+    following = http.client.HTTPConnection("127.0.0.1", guarded.port, timeout=60)
     try:
         headers = {"host": f"localhost:{guarded.port}", "cookie": cookie}
         following.request("GET", "/api/topics/of-alice/records?from=follow", headers=headers)

@@ -98,11 +98,11 @@ def test_a_session_lasts_while_its_token_is_renewed_and_no_longer(page: Browser,
     provider.grants.clear()
     page.open("/topics")
     log_in(page, provider)
-    wait_until(lambda: provider.grants.count("refresh_token") >= 2, "the token to be renewed", 30)
+    wait_until(lambda: provider.grants.count("refresh_token") >= 2, "the token to be renewed")
     page.wait_for("Logged in as alice")
     provider.answer = {"error": "invalid_grant"}
     try:
-        page.wait_for("Log in to the cluster", seconds=30)
+        page.wait_for("Log in to the cluster")
     finally:
         provider.answer = None
 

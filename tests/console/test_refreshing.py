@@ -77,7 +77,7 @@ def held(cluster: Cluster) -> str:
 def test_a_click_that_spans_a_refresh_arrives(browser: Browser, page: str, selector: str, api: str, then: str) -> None:
     browser.open(page)
     click_slowly(browser, selector, api)
-    browser.wait_for(then, "h1", 5)
+    browser.wait_for(then, "h1")
 
 
 def test_a_button_in_a_table_can_be_held_and_keeps_the_focus(browser: Browser, cluster: Cluster, held: str) -> None:
@@ -88,7 +88,7 @@ def test_a_button_in_a_table_can_be_held_and_keeps_the_focus(browser: Browser, c
         wait_for_refreshes(browser, "/api/transactions")
         assert browser.driver.switch_to.active_element == button
         click_slowly(browser, "tbody button", "/api/transactions")
-        browser.wait_for("Abort the transaction of held?", "dialog", 5)
+        browser.wait_for("Abort the transaction of held?", "dialog")
 
 
 def test_a_link_keeps_the_focus_while_its_figures_change(browser: Browser) -> None:
@@ -98,7 +98,7 @@ def test_a_link_keeps_the_focus_while_its_figures_change(browser: Browser) -> No
     wait_for_refreshes(browser, "/api/overview", 3)
     assert browser.driver.switch_to.active_element == link
     browser.press(Keys.ENTER)
-    browser.wait_for("traffic", "h1", 5)
+    browser.wait_for("traffic", "h1")
 
 
 def test_what_is_selected_stays_selected(browser: Browser) -> None:

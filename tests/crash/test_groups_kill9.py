@@ -180,6 +180,7 @@ def commit(members: list[Member]) -> dict[Place, int]:
     return done
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"
 )  # kafka-python: sockets of failed connects

@@ -16,6 +16,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
+import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka import Message as Delivered
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -132,10 +133,11 @@ def read_all(bootstrap: str, partition: int, count: int) -> list[tuple[int, int]
 def check_files(broker: Barnabas) -> None:
     """`barnabas log check` must find nothing wrong."""
     command = [sys.executable, "-m", "barnabas.cli.main", "log", "check", str(broker.data)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.timeout(600)
 def test_acknowledged_records_survive_twenty_kills(tmp_path: Path) -> None:
     with Proxy() as proxy:
         settings = {

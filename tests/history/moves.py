@@ -26,8 +26,9 @@ T = TypeVar("T")
 COORDINATORS: Final = ("__consumer_offsets", "__transaction_state")
 SECONDS: Final = 4.0
 """How long a broker may take for an answer, before the next one is asked."""
-PATIENCE: Final = 15.0
-"""How long a cluster may take until it moves anything; one without a controller does not."""
+PATIENCE: Final = 60.0
+"""How long a cluster may take until it moves anything: on a busy machine brokers take long to start and to find another
+controller. One without a controller does not."""
 ONE: Final = 0.5
 """How often a single partition moves, and not all of them."""
 

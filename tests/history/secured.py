@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
     AclPermissionType,
+    AdminClient,
     ResourcePatternType,
     ResourceType,
     ScramCredentialInfo,
@@ -153,8 +154,9 @@ class SecuredCluster(Cluster):
             for kind in kinds
             for operation in (AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE)
         ]
-        for created in self.admin.create_acls(rules).values():
-            created.result(30)
+        patient = AdminClient({"bootstrap.servers": self.bootstrap, **self.login})
+        for created in patient.create_acls(rules).values():
+            created.result(60)
 
 
 @contextmanager
@@ -184,6 +186,6 @@ def check_renewed(cluster: SecuredCluster, chosen: Sequence[str]) -> None:
     """Every broker shows the last certificate, takes the last password, and none of those before."""
     for broker_id in cluster.nodes:
         is_shown = partial(cluster.shows_newest_certificate, broker_id)
-        wait_until(is_shown, f"broker {broker_id} to show the last certificate", 20, every=0.2)
+        wait_until(is_shown, f"broker {broker_id} to show the last certificate", every=0.2)
         taken = [password for password in chosen if cluster.takes_password(broker_id, password)]
         assert taken == [chosen[-1]], f"broker {broker_id} takes {taken}"

@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition
 from tests.history.checker import check
 from tests.history.faults import Stage
 from tests.history.workload import Workload
-from tests.support.clusters import Cluster
+from tests.support.clusters import PATIENT, Cluster
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def test_a_follower_returns_to_a_log_that_begins_after_its_end(cluster: Cluster)
         wait_until(lambda: workload.acknowledged > acknowledged + 100, "records that the follower does not have")
         start = acknowledged + 50
         place = TopicPartition(topic, 0, start)
-        assert cluster.admin.delete_records([place])[place].result(60).low_watermark == start
+        assert cluster.admin.delete_records([place], **PATIENT)[place].result(60).low_watermark == start
         cluster.start(follower)
         Stage(cluster, topic).settle(1)
         history = workload.finish()

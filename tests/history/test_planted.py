@@ -49,8 +49,13 @@ def whole(cluster: Cluster) -> None:
     wait_until(lambda: len(cluster.metadata().brokers) == 3, "all brokers to be known")
 
 
-def leader_dies_alone(cluster: Cluster, topic: str, config: dict[str, Any]) -> list[Violation]:
-    """Followers hang, so that only the leader has the last records; it is killed, they wake up and go on."""
+def leader_dies_alone(
+    cluster: Cluster, topic: str, config: dict[str, Any], *, acknowledges: bool = False
+) -> list[Violation]:
+    """Followers hang, so that only the leader has the last records; it is killed, they wake up and go on.
+
+    A leader that `acknowledges` what it has alone is given the time for it.
+    """
     cluster.create(topic, 1, 3, min_insync_replicas="2")
     with Workload(cluster.bootstrap, topic, 1, producers=1, members=0, config=config) as workload:
         wait_until(lambda: workload.acknowledged > 50, "the first records to be acknowledged")
@@ -58,8 +63,10 @@ def leader_dies_alone(cluster: Cluster, topic: str, config: dict[str, Any]) -> l
         followers = [node for broker, node in cluster.nodes.items() if broker != leader]
         for node in followers:
             node.send(signal.SIGSTOP)
-        sent = len(workload.producers[0].sent)
+        sent, acknowledged = len(workload.producers[0].sent), workload.acknowledged
         wait_until(lambda: len(workload.producers[0].sent) > sent + 50, "more to be sent")
+        if acknowledges:
+            wait_until(lambda: workload.acknowledged > acknowledged + 50, "more to be acknowledged")
         cluster.nodes[leader].kill()
         for node in followers:
             node.send(signal.SIGCONT)
@@ -70,7 +77,7 @@ def leader_dies_alone(cluster: Cluster, topic: str, config: dict[str, Any]) -> l
 
 
 def test_acks_of_the_leader_alone_are_lost_with_it(cluster: Cluster) -> None:
-    violations = leader_dies_alone(cluster, "alone", {"acks": "1", "enable.idempotence": False})
+    violations = leader_dies_alone(cluster, "alone", {"acks": "1", "enable.idempotence": False}, acknowledges=True)
     assert Kind.LOST in {violation.kind for violation in violations}
 
 
@@ -80,7 +87,7 @@ def test_acks_of_all_are_not(cluster: Cluster) -> None:
 
 def test_brokers_that_acknowledge_before_they_replicate_are_caught(tmp_path: Path) -> None:
     with Mistaken(tmp_path, settings=LONG_LAG_TIME) as mistaken:
-        violations = leader_dies_alone(mistaken, "mistaken", SAFE)
+        violations = leader_dies_alone(mistaken, "mistaken", SAFE, acknowledges=True)
     assert Kind.LOST in {violation.kind for violation in violations}
 
 
@@ -101,7 +108,7 @@ def last_in_sync_dies(cluster: Cluster, topic: str, *, unclean: bool) -> list[Vi
         for broker in others:
             cluster.start(broker)
         if unclean:
-            assert cluster.leader(topic) in others
+            assert cluster.leader(topic, other_than=last) in others
         cluster.start(last)
         Stage(cluster, topic).settle(1)
         return check(workload.finish())

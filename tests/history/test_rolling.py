@@ -7,6 +7,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.history.checker import Fate, check
 from tests.history.faults import Stage
 from tests.history.workload import Workload
@@ -20,6 +22,7 @@ TOPIC = "rolling"
 PARTITIONS = 3
 
 
+@pytest.mark.timeout(600)
 def test_no_request_fails_while_brokers_are_restarted_added_and_removed(tmp_path: Path) -> None:
     settings = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
     with Cluster(tmp_path, settings=settings) as cluster:

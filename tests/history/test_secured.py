@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import pytest
+
 from tests.history.checker import Fate
 from tests.history.faults import Plan
 from tests.history.run import over_secured_zookeeper
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 FAULTS: Final = ("kill leader", "kill controller", "stop leader")
 
 
+@pytest.mark.timeout(600)
 def test_a_secured_cluster_keeps_its_promises_while_its_secrets_change(tmp_path: Path) -> None:
     report = over_secured_zookeeper(tmp_path, Plan(seed=18, kinds=FAULTS, is_patient=True))
     print(report)

@@ -33,12 +33,12 @@ def test_a_disk_is_slow_then_a_clock_is_wrong_then_a_disk_is_full(cluster: Tampe
         began = time.monotonic()
         producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 0})
         producer.produce("t", b"x", partition=0)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         return time.monotonic() - began
 
     def ahead() -> float:
         place = TopicPartition("t", 0)
-        found = cluster.admin.list_offsets({place: OffsetSpec.max_timestamp()})[place].result(30)
+        found = cluster.admin.list_offsets({place: OffsetSpec.max_timestamp()}, request_timeout=30)[place].result(60)
         return float(found.timestamp) / 1000 - time.time()
 
     sent()

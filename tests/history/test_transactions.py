@@ -112,6 +112,7 @@ def test_no_transaction_is_torn_lost_read_after_an_abort_or_repeated(tmp_path: P
         stage = Stage(cluster, TOPIC)
         producers = [JavaTransacting(machines, name, bootstrap, TOPIC, PARTITIONS) for name in ("a", "b")]
         workload = Workload(bootstrap, TOPIC, PARTITIONS, producers=0, members=0, others=producers)
+        proxies = list(cluster.proxies.values())
         with workload, ExitStack() as stack:
 
             def go_on(count: int = 40) -> None:
@@ -145,9 +146,15 @@ def test_no_transaction_is_torn_lost_read_after_an_abort_or_repeated(tmp_path: P
             copier.kill()
             go_on()
             wait_until(lambda: copy(COPIED).wait(180) == 0, "the copier to reach the end", 180)
+
+            def is_disturbed() -> bool:
+                """Chance may let all of one kind pass for a while."""
+                happened = [proxy.held for proxy in proxies], [proxy.repeated for proxy in proxies]
+                return all(any(each[key] for each in some) for some in happened for key in (END_TXN, WRITE_MARKERS))
+
+            wait_until(is_disturbed, "ends and markers to be held back and repeated", 180)
             history = workload.finish()
         copied = read_all(bootstrap, "copy", 1, 60)
-        proxies = list(cluster.proxies.values())
     assert check(history) == []
     assert all("the JVM is gone" in reason for reason in workload.fatal), workload.fatal
     told = [send.fate for send in history.sends]

@@ -25,6 +25,9 @@ QUICK: Final = {
     "controlled.shutdown.retry.backoff.ms": "200",
 }
 """Settings for tests that do not want to wait as long as production does."""
+PATIENT: Final = {"operation_timeout": 30, "request_timeout": 40}
+"""For what an administrator asks and a busy machine may take its time for: he gives up sooner by himself, so that he
+turns to another broker when one hangs."""
 LONG_LAG_TIME: Final = {"replica.lag.time.max.ms": "30000"}
 """For tests in which nobody may leave the ISR because the machine is busy."""
 _METADATA: Final = 3
@@ -133,7 +136,7 @@ class Cluster:
 
         def made() -> bool:
             try:
-                self.admin.create_topics([new], operation_timeout=30, request_timeout=40)[topic].result(45)
+                self.admin.create_topics([new], **PATIENT)[topic].result(45)
             except KafkaException as refused:
                 if refused.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR:
                     raise
@@ -158,7 +161,7 @@ class Cluster:
         """One partition as some broker sees it."""
         return self.metadata(topic).topics[topic].partitions[index]
 
-    def leader(self, topic: str, index: int = 0, *, other_than: int | None = None, seconds: float = 30) -> int:
+    def leader(self, topic: str, index: int = 0, *, other_than: int | None = None, seconds: float = 60) -> int:
         """Wait for a leader, and give its id."""
 
         def found() -> int | None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-WAIT_SECONDS: Final = 20.0
+WAIT_SECONDS: Final = 60.0
 REFUSAL: Final = re.compile(r"/api/.*the server responded with a status of (400|401|403|404|409|503)")
 """What a browser notes of an answer that the page shows in words."""
 ARGUMENTS: Final = (
@@ -197,6 +197,7 @@ def running_browser() -> Iterator[Browser]:
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(chromedriver))
+    driver.set_script_timeout(WAIT_SECONDS)
     try:
         yield Browser(driver)
     finally:

@@ -27,6 +27,7 @@ VERSION: Final = "4.3.0"
 _FLAGS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _ERRORS: Final = "org.apache.kafka.common.errors."
 AGAIN: Final = {_ERRORS + "TimeoutException", _ERRORS + "InterruptException"}
+"""Of the error itself. As a cause they say why a transaction can only be aborted, however often it is asked again."""
 OVER: Final = {
     _ERRORS + "ProducerFencedException",
     _ERRORS + "InvalidProducerEpochException",
@@ -156,8 +157,8 @@ def _called(call: Callable[[], Any]) -> Any:
 
 def _client_error(error: Any) -> KafkaException:
     cause = error.getCause()
-    names = {each.getClass().getName() for each in (error, cause) if each is not None}
-    retriable, fatal = bool(names & AGAIN), bool(names & OVER)
+    own, *causes = [each.getClass().getName() for each in (error, cause) if each is not None]
+    retriable, fatal = own in AGAIN, not OVER.isdisjoint((own, *causes))
     code = KafkaError._FATAL if fatal else KafkaError._FAIL
     needs_abort = not (retriable or fatal)
     return KafkaException(KafkaError(code, str(error), fatal, retriable, needs_abort))

@@ -79,7 +79,7 @@ class Prometheus:
         """What an expression finds now; nothing while Prometheus starts."""
         words = urllib.parse.urlencode({"query": expression})
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/api/v1/query?{words}", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/api/v1/query?{words}", timeout=30) as answer:
                 found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
                 return found
         except urllib.error.HTTPError as error:
@@ -94,7 +94,7 @@ class Prometheus:
         found = self.query(expression)
         return float(found[0]["value"][1]) if len(found) == 1 else None
 
-    def wait_for(self, expression: str, value: float, seconds: float = 30) -> None:
+    def wait_for(self, expression: str, value: float, seconds: float = 60) -> None:
         """Until an expression has a value."""
         wait_until(
             lambda: True if self.value(expression) == value else None,

@@ -46,7 +46,7 @@ RATE: Final = 60.0
 LOCK_SECONDS: Final = 2.0
 SESSION_SECONDS: Final = 3.0
 DELIVERY_LIMIT: Final = 10
-PATIENCE: Final = 30.0
+PATIENCE: Final = 90.0
 """Seconds that a busy machine may take beside locks and sessions, also to start the last worker."""
 LETTER_SECONDS: Final = 70.0
 """Dead letters that could not be written are tried again after a minute at the latest."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ON_ONE_HOST: Final = ("kill leader", "kill worker", "freeze share coordinator")
 ON_HOSTS: Final = ("isolate leader", "kill group coordinator", "freeze worker")
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 def test_brokers_and_workers_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
