@@ -53,6 +53,13 @@ class Upkeep(threading.Thread):
         with suppress(Overtaken), open_table(str(place), kind) as table:
             self.forgotten[kind] += 0 if table.last_note() is None else table.expire(OLD)
 
+    @property
+    def has_merged(self) -> bool:
+        """Whether there were files to merge in each table. Raises what it failed with."""
+        if self._failure is not None:
+            raise self._failure
+        return all(self.merged[kind] for kind in self._places)
+
     def stop(self) -> None:
         """Let no other one begin."""
         self._over.set()

@@ -95,6 +95,7 @@ class Trial:
             self._kill(kind)
             if self.kills % BROKER_EVERY == 0:
                 self._restart_broker()
+        self._see_it_merge()
         total = self._numbers.end()
         self._see_it_catch_up(total)
         self.upkeep.end()
@@ -125,6 +126,17 @@ class Trial:
         with Admin(self._broker.bootstrap) as admin:
             before = _shown(admin)
             self._wait_for_targets(admin, lambda group, shown: shown > before[group])
+
+    def _see_it_merge(self) -> None:
+        """Wait until files of each table were merged beside its load, which comes first for a while if it is slow."""
+
+        def has_merged() -> bool:
+            if self.upkeep.has_merged:
+                return True
+            self._running()  # without loads there is nothing to merge
+            return False
+
+        wait_until(has_merged, "files to merge", STALL_SECONDS, every=0.5)
 
     def _see_it_catch_up(self, total: int) -> None:
         """Wait until the groups of all targets have no lag, and the windows are there that are closed by then."""

@@ -44,7 +44,7 @@ def test_one_ctrl_c_ends_a_load_that_goes_on(server: str, tmp_path: Path) -> Non
         wait_until(lambda: any(tmp_path.glob("numbers/*.parquet")), "the first commit", 240)
         process.send(signal.SIGINT)
         assert process.wait(60) == 130
-        wait_until(lambda: not pids_of_session(process.pid), "the end of what Spark had started", 10)
+        wait_until(lambda: not pids_of_session(process.pid), "the end of what Spark had started")
         *before, told = process.output().splitlines()
         assert told == TOLD
         assert all(re.match(r"Starting Spark|Still |Waiting for Spark|\d+ records, ", line) for line in before), before
@@ -59,7 +59,7 @@ def test_a_load_that_waits_for_spark_is_ended_at_once(server: str, tmp_path: Pat
         wait_until(lambda: len(pids_of_session(process.pid)) > 1, "Java")
         process.send(number)
         assert process.wait(60) == 130
-        wait_until(lambda: not pids_of_session(process.pid), "the end of what Spark had started", 10)
+        wait_until(lambda: not pids_of_session(process.pid), "the end of what Spark had started")
         assert process.output().splitlines() == ["Starting Spark.", TOLD]
 
 

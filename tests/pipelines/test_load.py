@@ -157,7 +157,7 @@ def test_partitions_that_come_later_are_loaded_from_their_beginning(loads: Loade
     kafka.send(topic, "after", partition=0)
     assert loads(topic, starting_offsets="latest", decode="string").records == 1
     kafka.admin.create_partitions(topic, 3)
-    kafka.producer().send(topic, "new", partition=2).result(10)
+    kafka.producer().send(topic, "new", partition=2).result(60)
     kafka.send(topic, "after", partition=1)
     assert loads(topic, decode="string").records == 2
     assert sorted(content("parquet", place).column("value").to_pylist()) == ["after", "after", "new"]

@@ -48,7 +48,7 @@ def test_a_stream_from_the_end_finds_new_records_and_new_partitions_and_commits_
     topic, group = kafka.topic(partitions=1), kafka.name("progress")
     kafka.send(topic, b"before", partition=0)
     with Collected(read_stream(spark, kafka, subscribe=topic, progressGroup=group), tmp_path / "checkpoint") as stream:
-        wait_until(lambda: stream.batches, "the empty batch that pins the start", 100)
+        stream.wait_for_batch()  # an empty one, which pins the start
         kafka.send(topic, b"after", partition=0)
         stream.wait_for(b"after")
         kafka.admin.create_partitions(topic, 2)

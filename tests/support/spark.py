@@ -100,9 +100,17 @@ class Collected:
         """The values of all rows, in the order of batches."""
         return [bytes(row.value) for _, rows in self.batches for row in rows]
 
+    def wait_for_batch(self) -> None:
+        """Wait until a batch has come, whatever is in it."""
+        wait_until(self._has_batch, "a batch", 100)
+
     def wait_for(self, *values: bytes) -> None:
         """Wait until exactly these values have come, in any order."""
         wait_until(lambda: self._has(values), f"{values}", 100)
+
+    def _has_batch(self) -> bool:
+        self._running.check()
+        return bool(self.batches)
 
     def _has(self, values: tuple[bytes, ...]) -> bool:
         self._running.check()

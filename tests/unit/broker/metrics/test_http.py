@@ -142,11 +142,11 @@ async def test_who_does_not_read_is_cut_off_and_holds_up_nobody(monkeypatch: pyt
     monkeypatch.setattr(http, "RESPONSE_SECONDS", 0.3)
     async with serving() as (server, port):
         lazy = [await asyncio.open_connection("127.0.0.1", port, limit=1) for _ in range(http.MOST_RESPONSES)]
-        for _, writer in lazy:
-            writer.write(get("/large"))
         async with asyncio.timeout(10):
             while server.connections < len(lazy):
                 await asyncio.sleep(0.01)
+            for _, writer in lazy:
+                writer.write(get("/large"))
             while server.connections:
                 await asyncio.sleep(0.01)
         assert status(await ask(port, get("/hello"))) == 200

@@ -23,6 +23,7 @@ from barnabas.model.config.listeners import MetricsAddress, metrics_listener
 from barnabas.model.errors import ConfigError
 from barnabas.storage.manager import LogManager
 from tests.support.certificates import Authority
+from tests.support.waiting import until
 from tests.unit.broker.metrics.test_http import ask, get, status
 
 if TYPE_CHECKING:
@@ -177,16 +178,22 @@ async def test_top_and_the_console_read_figures_behind_tls_and_a_token(tmp_path:
 
 
 async def test_scrapes_at_the_same_time_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = 0
-    make = Scraper._make
+    made = asked = 0
+    make, page = Scraper._make, Scraper.page
 
     async def count(self: Scraper, *words: Any) -> Any:
         nonlocal made
         made += 1
-        await asyncio.sleep(0.05)
+        await until(lambda: asked == 4)
         return await make(self, *words)
 
+    async def ask_for(self: Scraper, *words: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return await page(self, *words)
+
     monkeypatch.setattr(Scraper, "_make", count)
+    monkeypatch.setattr(Scraper, "page", ask_for)
     async with running(tmp_path) as (_, port):
         answers = await asyncio.gather(*(read(port, "/metrics") for _ in range(4)))
         assert {code for code, _ in answers} == {200}

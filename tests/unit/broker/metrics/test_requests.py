@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from barnabas.broker.metrics import requests
 from barnabas.broker.metrics.requests import (
     BOUNDS,
     LOGGED_PER_WINDOW,
@@ -123,12 +124,14 @@ def test_a_slow_request_of_nobody_or_of_an_unknown_kind_is_counted_too(frame: by
     assert times.slow_count == 1
 
 
-def test_waiting_for_records_is_not_slow_but_waiting_for_replicas_is() -> None:
+def test_waiting_for_records_is_not_slow_but_waiting_for_replicas_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(requests, "monotonic", lambda: now)
     for frame, expected in ((FETCH, 0), (PRODUCE, 1)):
         parked = Parked()
         times = watched(lambda parked=parked: parked, slow=0.005)  # type: ignore[misc]
         serve(times, frame)
-        time.sleep(0.02)
+        now += 0.02
         assert parked.when_answered is not None
         parked.when_answered()
         assert times.slow_count == expected

@@ -208,8 +208,8 @@ def test_a_record_that_comes_while_the_producer_is_closed_is_told_of_or_refused(
         begun = threading.Barrier(senders + 1)
 
         def send(producer: Producer[Any, Any] = producer, begun: threading.Barrier = begun) -> None:
-            begun.wait(10)
-            for _ in range(100):
+            begun.wait(30)
+            for _ in range(100_000):  # many more than are sent before it is closed, also if that takes its time
                 try:
                     sent.append(producer.send("t", "x"))
                 except ClientClosed as error:
@@ -219,13 +219,13 @@ def test_a_record_that_comes_while_the_producer_is_closed_is_told_of_or_refused(
         threads = [threading.Thread(target=send) for _ in range(senders)]
         for thread in threads:
             thread.start()
-        begun.wait(10)
+        begun.wait(30)
         try:
             producer.close(0)
         except NotDelivered as told:
             assert told.count
         for thread in threads:
-            thread.join(10)
+            thread.join(30)
             assert not thread.is_alive()
     assert all(delivery.done() for delivery in sent)
     assert len(refused) == 5 * senders
