@@ -17,6 +17,7 @@ import pytest
 from barnabas.clients.admin.admin import Admin
 from barnabas.clients.admin.cluster_admin import ClusterAdmin
 from barnabas.clients.admin.configs import EntityType
+from barnabas.clients.admin.groups import GroupInfo
 from barnabas.clients.aio import AsyncQueue
 from barnabas.clients.errors import ClientClosed, NotAcknowledged, RequestRefused
 from barnabas.clients.producer.producer import Producer
@@ -228,7 +229,13 @@ async def test_asyncio_has_the_same_queue(kafka: str, topic: str) -> None:
 def test_a_group_of_consumers_is_no_group_of_workers(kafka: str, topic: str) -> None:
     from barnabas.clients.consumer.consumer import Consumer
 
-    with Consumer(kafka, topic, group_id=f"of-{topic}") as consumer:
-        consumer.poll(1.0)
+    with Consumer(kafka, topic, group_id=f"of-{topic}") as consumer, ClusterAdmin(kafka) as cluster:
+
+        def has_joined() -> bool:
+            consumer.poll(0.1)
+            found = cluster.groups.describe([f"of-{topic}"])[f"of-{topic}"]
+            return isinstance(found, GroupInfo) and bool(found.members)
+
+        wait_until(has_joined, "the consumer in its group")
         with queue(kafka, topic) as worker, pytest.raises(RequestRefused):
             worker.get(PATIENCE)
