@@ -10,12 +10,15 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import ProducerFenced
 
+from tests.support.markers import wait_for_markers
+
 if TYPE_CHECKING:
     from tests.compat.conftest import TopicMaker
 
 
 async def values(bootstrap: str, topic: str) -> list[bytes | None]:
-    """What a reader of committed records sees."""
+    """What a reader of committed records sees once no transaction is open."""
+    await asyncio.to_thread(wait_for_markers, bootstrap, topic)
     place = TopicPartition(topic, 0)
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed", auto_offset_reset="none")
     await consumer.start()

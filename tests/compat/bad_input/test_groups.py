@@ -69,10 +69,17 @@ class Voice(Connection):
         return answer
 
     def join(self, group: str, **how: Any) -> Any:
-        """Join with an id that the broker gives."""
-        answer = self.say(JOIN_GROUP, {**joining(group, TOPIC), **how})
-        if answer.error_code == MEMBER_ID_REQUIRED:
-            answer = self.say(JOIN_GROUP, {**joining(group, TOPIC, answer.member_id), **how})
+        """Join with an id that the broker gives, and with another one if a short session ended before it was used."""
+        answer: Any = None
+
+        def joined() -> bool:
+            nonlocal answer
+            answer = self.say(JOIN_GROUP, {**joining(group, TOPIC), **how})
+            if answer.error_code == MEMBER_ID_REQUIRED:
+                answer = self.say(JOIN_GROUP, {**joining(group, TOPIC, answer.member_id), **how})
+            return bool(answer.error_code != UNKNOWN_MEMBER_ID)
+
+        wait_until(joined, "an id that is known when it is used")
         return answer
 
     def sync(self, group: str, joined: Any) -> Any:

@@ -187,7 +187,8 @@ class Field:
         """The last word of each Python process."""
         found = {}
         for crowd in CROWDS:
-            lines = [line for line in self.processes[crowd.name].output().splitlines() if line.startswith("{")]
+            written = self.processes[crowd.name].output().splitlines(keepends=True)
+            lines = [line for line in written if line.startswith("{") and line.endswith("}\n")]  # the last may be half
             unheard = {"quiet": False, "owned": [], "joins": 0, "failures": []}
             found[crowd.name] = json.loads(lines[-1]) if lines else unheard
         return found

@@ -160,9 +160,10 @@ def test_ctrl_c_ends_a_measurement_at_once(bootstrap: str, new_topic: TopicMaker
 
 def test_a_group_with_workers_is_left_alone(cli: Cli, bootstrap: str, new_topic: TopicMaker, group: str) -> None:
     topic = new_topic(1)
+    send(bootstrap, topic, 1, 1)
     words = ("share-groups", "--bootstrap-server", bootstrap, "--group", group)
     with Queue[bytes, bytes](bootstrap, topic, group) as worker:
-        assert worker.get(1.0) is None
+        assert worker.get(PATIENCE) is not None
         refused = cli(*words, "--reset-offsets", "--topic", topic, "--to-latest", "--execute")
         assert (refused.returncode, refused.stdout) == (1, "")
         assert f"group '{group}' is Stable: stop its consumers first" in refused.stderr

@@ -57,14 +57,15 @@ def test_what_is_not_there_is_told(bootstrap: str, unused_topic: str) -> None:
 def test_groups_are_asked_again_after_all_brokers_were_away() -> None:
     """librdkafka would ask the broker that it has let go, in vain, or abort the process."""
     with Broker() as broker, ExitStack() as stack:
+        with Admin(broker.bootstrap_servers) as patient:
+            patient.create_topic("orders", 1)
         admins = [stack.enter_context(Admin(broker.bootstrap_servers, timeout=4)) for _ in range(4)]
-        admins[0].create_topic("orders", 1)
         for offset in (1, 2):
             under_way = threading.Barrier(len(admins) + 1)
             threads = [threading.Thread(target=commit_on, args=(admin, offset, under_way)) for admin in admins]
             for thread in threads:
                 thread.start()
-            under_way.wait(30)
+            under_way.wait(90)
             broker.kill()
             for thread in threads:
                 thread.join()
@@ -77,7 +78,7 @@ def test_groups_are_asked_again_after_all_brokers_were_away() -> None:
 def commit_on(admin: Admin, offset: int, under_way: threading.Barrier) -> None:
     """Commit without end, so that the broker dies while a commit is under way."""
     wait_until(lambda: committed(admin, offset), "a coordinator")
-    under_way.wait(30)
+    under_way.wait(90)
     with suppress(BrokerUnreachable):
         while True:
             with suppress(RequestRefused):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.clients.admin.admin import Admin
 from barnabas.clients.aio import AsyncConsumer, AsyncProducer
 from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.errors import BrokerSilent, ClientFailed, DeserializationFailed, TransactionAborted
@@ -16,6 +15,7 @@ from barnabas.clients.producer import transactions
 from barnabas.clients.producer.producer import Producer
 from barnabas.clients.records import TopicPartition
 from barnabas.testing import Broker
+from tests.support.markers import wait_for_markers
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -64,9 +64,7 @@ def settings(source: str) -> dict[str, Any]:
 
 def copies(broker: Broker, source: str) -> list[int]:
     """What was copied and can be read, once all markers are written."""
-    with Admin(broker.bootstrap_servers) as admin:
-        places = admin.partitions(f"{source}-copy")
-        wait_until(lambda: admin.end_offsets(places, committed=True) == admin.end_offsets(places), "all markers")
+    wait_for_markers(broker.bootstrap_servers, f"{source}-copy")
     with Consumer(broker.bootstrap_servers, f"{source}-copy", auto_offset_reset="earliest") as consumer:
         return [int(record.value or b"") for record in consumer.until_end()]
 
@@ -138,6 +136,18 @@ def test_a_commit_of_the_consumer_in_the_block_is_refused(
     assert consumer.committed(TopicPartition(source, 0)) == {TopicPartition(source, 0): None}
 
 
+def let_commits_be_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give up a commit soon, and nothing that comes before it."""
+    commit = transactions.ProducerTransactions._commit
+
+    def impatient(self: transactions.ProducerTransactions) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(transactions, "TIMEOUT", 0.2)
+            commit(self)
+
+    monkeypatch.setattr(transactions.ProducerTransactions, "_commit", impatient)
+
+
 def test_a_commit_that_counts_and_whose_answer_is_late_is_not_repeated(
     broker: Broker,
     producer: Producer,
@@ -148,7 +158,7 @@ def test_a_commit_that_counts_and_whose_answer_is_late_is_not_repeated(
     with producer.transaction(consumer):
         assert copy(producer, consumer, source)
     with monkeypatch.context() as patched, broker.faults.delay("END_TXN", 30, when="after", times=1):
-        patched.setattr(transactions, "TIMEOUT", 0.2)
+        let_commits_be_impatient(patched)
         with pytest.raises(BrokerSilent, match="commit the transaction"), producer.transaction(consumer):
             assert copy(producer, consumer, source)
     copy_the_rest(producer, consumer, source)
@@ -170,7 +180,7 @@ async def test_nor_with_asyncio(broker: Broker, source: str, monkeypatch: pytest
             async with producer.transaction(consumer):
                 assert await copy(producer, consumer)
             with monkeypatch.context() as patched, broker.faults.delay("END_TXN", 30, when="after", times=1):
-                patched.setattr(transactions, "TIMEOUT", 0.2)
+                let_commits_be_impatient(patched)
                 with pytest.raises(BrokerSilent, match="commit the transaction"):
                     async with producer.transaction(consumer):
                         assert await copy(producer, consumer)

@@ -16,7 +16,7 @@ from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.errors import ProducerFenced, TransactionAborted
 from barnabas.clients.producer.producer import Producer
 from tests.support.brokers import Barnabas, KafkaKRaft
-from tests.support.waiting import wait_until
+from tests.support.markers import wait_for_markers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,10 +50,8 @@ def topic(kafka: str, name: str) -> str:
 
 
 def values(kafka: str, topic: str, isolation: str = "read_committed") -> list[bytes | None]:
-    """What can be read once no transaction is open: a commit is answered before its markers are written."""
-    with Admin(kafka) as admin:
-        places = admin.partitions(topic)
-        wait_until(lambda: admin.end_offsets(places, committed=True) == admin.end_offsets(places), "all markers")
+    """What can be read once no transaction is open."""
+    wait_for_markers(kafka, topic)
     with Consumer(kafka, topic, auto_offset_reset="earliest", isolation_level=isolation) as consumer:
         return sorted((record.value for record in consumer.until_end()), key=str)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from tests.support.waiting import wait_until
+from tests.support.markers import wait_for_markers
 
 if TYPE_CHECKING:
     from tests.compat.conftest import TopicMaker
@@ -42,8 +42,15 @@ def consumer_of(bootstrap: str, group: str, isolation: str = "read_committed") -
     )
 
 
-def read_all(bootstrap: str, topic: str, partitions: int = 1, isolation: str = "read_committed") -> list[str]:
-    """The values of all records that a consumer sees, up to the end of each partition."""
+def read_all(
+    bootstrap: str, topic: str, partitions: int = 1, isolation: str = "read_committed", *, is_open: bool = False
+) -> list[str]:
+    """The values of all records that a consumer sees, up to the end of each partition.
+
+    Unless one `is_open`, all transactions are at their end, or come to it soon.
+    """
+    if not is_open:
+        wait_for_markers(bootstrap, topic)
     consumer = consumer_of(bootstrap, f"g-{uuid.uuid4().hex[:12]}", isolation)
     consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
     values: list[str] = []
@@ -102,7 +109,7 @@ def test_an_open_transaction_is_not_read_and_holds_back_what_follows(
     other = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     other.produce(topic, "plain")
     other.flush(30)
-    assert read_all(bootstrap, topic) == []
+    assert read_all(bootstrap, topic, is_open=True) == []
     producer.commit_transaction(30)
     assert read_all(bootstrap, topic) == ["open", "plain"]
 
@@ -137,7 +144,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(
     other = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     other.produce(topic, "plain")
     other.flush(30)
-    wait_until(lambda: read_all(bootstrap, topic) == ["plain"], "the abort of the slow transaction")
+    assert read_all(bootstrap, topic) == ["plain"], "the slow transaction is aborted"
     with pytest.raises(KafkaException):
         slow.commit_transaction(30)
 

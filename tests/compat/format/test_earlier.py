@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from tests.support.brokers import Barnabas
 from tests.support.earlier import KEEPING, committed, unpack
+from tests.support.markers import wait_for_markers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,4 +52,5 @@ def append(broker: Barnabas, value: str) -> int | None:
     producer.produce("orders", value, partition=0, on_delivery=lambda _, message: offsets.append(message.offset()))
     producer.produce("payments", value)
     producer.commit_transaction(30)
+    wait_for_markers(broker.bootstrap, "payments")
     return offsets[0]

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.support import java
 from tests.support.java_producers import JavaClients
+from tests.support.markers import wait_for_markers
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def test_the_producer_commits_many_transactions(bootstrap: str, new_topic: Topic
         *("--bootstrap-server", bootstrap, "--transactional-id", name, "--transaction-duration-ms", "50"),
     )
     assert "5000 records sent" in printed
+    wait_for_markers(bootstrap, topic)
     read(bootstrap, topic, 5000)
     described = java.tool(
         VERSION, "transactions", "--bootstrap-server", bootstrap, "describe", "--transactional-id", name
@@ -77,6 +79,7 @@ def test_records_are_copied_exactly_once_with_their_offsets(bootstrap: str, new_
     )
     last = json.loads(printed.strip().splitlines()[-1])
     assert last["remaining"] == 0
+    wait_for_markers(bootstrap, target)
     assert read(bootstrap, target, len(sent)) == sent
 
 
@@ -100,4 +103,5 @@ def test_a_producer_that_took_too_long_aborts_and_goes_on(
         slow.begin_transaction()
         slow.produce(topic, "next")
         slow.commit_transaction()
+    wait_for_markers(bootstrap, topic)
     assert read(bootstrap, topic, 2) == ["plain", "next"]

@@ -69,7 +69,7 @@ def enter(p: Play, by: str, *, count: int, **how: Any) -> tuple[str, int]:
             ]
         return sum(len(place["partitions"]) for place in held) == count
 
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not settled(latest) and time.monotonic() < deadline:
         latest = p.ask(by, CONSUMER_GROUP_HEARTBEAT, beating(p.group, member, latest.member_epoch), noted=False)
     p.answers.append([by, "has", sum(len(place["partitions"]) for place in held), latest.member_epoch])

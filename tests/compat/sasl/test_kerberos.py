@@ -100,7 +100,7 @@ def create_by_kafka_python(broker: KerberosBroker, topic: str) -> subprocess.Com
     program = (
         "import kafka, kafka.admin; client = kafka.KafkaAdminClient("
         f"bootstrap_servers='{broker.bootstrap}', security_protocol='SASL_PLAINTEXT', sasl_mechanism='GSSAPI', "
-        "sasl_kerberos_service_name='kafka', sasl_kerberos_domain_name='localhost', bootstrap_timeout_ms=10000); "
+        "sasl_kerberos_service_name='kafka', sasl_kerberos_domain_name='localhost', bootstrap_timeout_ms=30000); "
         f"client.create_topics([kafka.admin.NewTopic('{topic}', 1, 1)])"
     )
     env = {**os.environ, **broker.kdc.env}

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 KEY = RSAKey.generate_key(2048, {"kid": "one"}, private=True)
 STRANGER = RSAKey.generate_key(2048, {"kid": "one"}, private=True)
 TOKEN_SECONDS = 60
-SESSION_MS = 3000
+SESSION_MS = 4500
+"""librdkafka logs in again when nine tenths are over: what is left has to do on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -64,9 +65,10 @@ def test_a_client_sends_for_longer_than_its_session_lasts(oauth_broker: LoginBro
     errors: list[KafkaError] = []
     failed: list[object] = []
     producer = client(oauth_broker, KEY, issued, errors)
-    wait_until(lambda: producer.list_topics(timeout=1).brokers, "the login")
+    assert producer.list_topics(timeout=30).brokers
+    producer.poll(0)
     errors.clear()  # before it has its first token, librdkafka complains of that
-    ends = time.monotonic() + 2.5 * SESSION_MS / 1000
+    ends = time.monotonic() + 2 * SESSION_MS / 1000
     while time.monotonic() < ends:
         producer.produce("oauth", b"x", on_delivery=lambda error, _: failed.append(error) if error else None)
         producer.poll(0.01)

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,9 @@ def listening_unix_sockets(pid: int) -> Iterator[str]:
     """The paths of the Unix sockets that a process listens on."""
     inodes = set()
     for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-        target = str(descriptor.readlink()) if descriptor.is_symlink() else ""
+        target = ""
+        with suppress(FileNotFoundError):  # it was closed meanwhile
+            target = str(descriptor.readlink())
         if target.startswith("socket:["):
             inodes.add(target.removeprefix("socket:[").removesuffix("]"))
     for line in Path(f"/proc/{pid}/net/unix").read_text().splitlines()[1:]:

@@ -13,6 +13,7 @@ from barnabas.clients.errors import RequestRefused
 from barnabas.clients.wire.connection import WireClient
 from barnabas.model.errors import ErrorCode
 from barnabas.testing import InvalidFault
+from tests.support.markers import wait_for_markers
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -287,5 +288,6 @@ async def test_a_task_that_is_cancelled_while_it_commits_has_committed(kafka: Ka
     async with producer.transaction():
         await producer.send(kafka_topic, b"next")
     await producer.close()
+    await asyncio.to_thread(wait_for_markers, kafka.bootstrap_servers, kafka_topic)
     with kafka.consumer(kafka_topic, isolation_level="read_committed") as reader:
         assert [record.value for record in reader.until_end()] == [b"whole", b"next"]
