@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.api_versions.v4.response import (
@@ -47,18 +47,34 @@ def api_versions(broker: BrokerContext, request: ApiVersionsRequest, caller: Cal
     caller.session.software = f"{name} {version}"[:MOST_SOFTWARE] if name else ""
     image = broker.metadata.image
     own = image.brokers.get(broker.broker_id)
+    return _answer(
+        frozenset(filter(broker.settings.text_or_none, OPTIONAL)),
+        tuple(own.features.items()) if own else (),
+        image.features_epoch,
+        tuple(image.features.items()),
+    )
+
+
+@lru_cache(maxsize=16)
+def _answer(
+    settings: frozenset[str],
+    supported: tuple[tuple[str, tuple[int, int]], ...],
+    epoch: int,
+    finalized: tuple[tuple[str, int], ...],
+) -> ApiVersionsResponse:
+    """One object for as long as nothing changes: every client asks when it connects, and it is written once."""
     return ApiVersionsResponse(
         error_code=ErrorCode.none,
-        api_keys=_advertised(frozenset(filter(broker.settings.text_or_none, OPTIONAL))),
+        api_keys=tuple(_entry(api) for api in APIS if not api.is_internal and api.only_with in (None, *settings)),
         throttle_time=NO_THROTTLE,
         supported_features=tuple(
             SupportedFeatureKey(name=feature, min_version=i16(lowest), max_version=i16(highest))
-            for feature, (lowest, highest) in (own.features if own else {}).items()
+            for feature, (lowest, highest) in supported
         ),
-        finalized_features_epoch=i64(image.features_epoch),
+        finalized_features_epoch=i64(epoch),
         finalized_features=tuple(
             FinalizedFeatureKey(name=feature, max_version_level=i16(level), min_version_level=i16(level))
-            for feature, level in image.features.items()
+            for feature, level in finalized
             if level > 0
         ),
     )
@@ -71,15 +87,6 @@ def unsupported_version() -> ApiVersionsResponse:
         api_keys=(_entry(BY_KEY[ApiKey.API_VERSIONS]),),
         throttle_time=NO_THROTTLE,
     )
-
-
-@cache
-def _advertised(settings: frozenset[str]) -> tuple[ApiVersion, ...]:
-    """Every API that clients may ask for, where these of OPTIONAL are set.
-
-    Made once, since every client asks when it connects.
-    """
-    return tuple(_entry(api) for api in APIS if not api.is_internal and api.only_with in (None, *settings))
 
 
 def _entry(api: Api) -> ApiVersion:

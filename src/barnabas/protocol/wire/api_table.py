@@ -76,6 +76,8 @@ class ApiFormat(NamedTuple):
     """Whether kio has no schemas for it, and `protocol/messages/inter_broker` declares them."""
     plain_response_header: bool = False
     """Whether responses have a header without tagged fields in all versions."""
+    repeated: bool = False
+    """Whether the handler answers with one object as long as nothing changes: its bytes are kept."""
 
 
 _TOP: Final = AtTop()
@@ -142,7 +144,9 @@ API_FORMATS: Final[dict[ApiKey, ApiFormat]] = {
     ApiKey.DESCRIBE_GROUPS: ApiFormat(5, Each("groups", "groups", name="group_id")),
     ApiKey.LIST_GROUPS: ApiFormat(3, _TOP),
     ApiKey.SASL_HANDSHAKE: ApiFormat(NEVER, _TOP),
-    ApiKey.API_VERSIONS: ApiFormat(3, _TOP, down="wire.shapes:api_versions_down", plain_response_header=True),
+    ApiKey.API_VERSIONS: ApiFormat(
+        3, _TOP, down="wire.shapes:api_versions_down", plain_response_header=True, repeated=True
+    ),
     ApiKey.CREATE_TOPICS: ApiFormat(5, Each("topics", "topics", values={"configs": ()})),
     ApiKey.DELETE_TOPICS: ApiFormat(
         4, Each("topics", "responses"), up="wire.shapes:delete_topics_up", down="wire.shapes:delete_topics_down"

@@ -133,7 +133,21 @@ def encoder(key: ApiKey, version: int) -> Encoder:
             view[:4] = size.to_bytes(4, "big")
         return buffer.getvalue()
 
-    return encode_message
+    return _keeping(encode_message) if form.repeated else encode_message
+
+
+def _keeping(encode_message: Encoder) -> Encoder:
+    """What writes an object that was written last with the bytes of that time, and another correlation id."""
+    kept, before, after = None, b"", b""
+
+    def encode_kept(correlation_id: int, response: Any) -> bytes:
+        nonlocal kept, before, after
+        if kept is not response:
+            frame = encode_message(correlation_id, response)
+            kept, before, after = response, frame[:4], frame[8:]
+        return before + correlation_id.to_bytes(4, "big", signed=True) + after
+
+    return encode_kept
 
 
 def decode(key: ApiKey, version: int, newest: int, data: memoryview, position: int) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from barnabas.broker.handlers.api_versions import api_versions, unsupported_vers
 from barnabas.broker.serving.caller import Caller
 from barnabas.broker.serving.dispatch import Dispatcher
 from barnabas.broker.serving.registry import APIS
+from barnabas.metadata.images.cache import MetadataCache
 from barnabas.model.errors import ErrorCode, InvalidFrame
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.wire import codec
@@ -58,6 +60,32 @@ def test_what_a_client_names_is_kept_with_its_connection_and_cut() -> None:
     assert CALLER.session.software == "librdkafka 2.16.0"
     ask("x" * 30_000, "1")
     assert len(CALLER.session.software) == 128
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_an_answer_is_written_once_and_told_again_with_the_number_of_each_request(version: int) -> None:
+    first, other = ask(), unsupported_version()
+    assert ask() is first
+    frames = [codec.encode(ApiKey.API_VERSIONS, version, number, first) for number in (1, -2)]
+    refused = codec.encode(ApiKey.API_VERSIONS, version, 3, other)
+    frames.append(codec.encode(ApiKey.API_VERSIONS, version, 4, first))
+    assert [struct.unpack_from(">i", frame, 4) for frame in frames] == [(1,), (-2,), (4,)]
+    assert {(frame[:4], frame[8:]) for frame in frames} == {(frames[0][:4], frames[0][8:])}
+    for frame, keys in ((frames[2], first.api_keys), (refused, other.api_keys)):
+        read: Any = entity_reader(load_response_schema(ApiKey.API_VERSIONS, version))(frame, 8)[0]
+        assert [entry.api_key for entry in read.api_keys] == [entry.api_key for entry in keys]
+        assert struct.unpack_from(">i", frame)[0] == len(frame) - 4
+
+
+def test_an_answer_is_another_one_when_features_change() -> None:
+    request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    broker = telling_broker(ClusterOf())
+    before = api_versions(broker, request, CALLER)
+    image = broker.metadata.image
+    changed = replace(image, features={**image.features, "share.version": 1}, features_epoch=image.features_epoch + 1)
+    after = api_versions(telling_broker(ClusterOf(), metadata=MetadataCache(changed)), request, CALLER)
+    assert after.finalized_features_epoch == before.finalized_features_epoch + 1
+    assert [feature.name for feature in after.finalized_features] == list(changed.features)
 
 
 @pytest.mark.parametrize(("version", "told"), [(3, ["strict"]), (4, ["strict", "optional"])])
