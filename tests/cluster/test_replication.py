@@ -6,7 +6,7 @@ from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from barnabas.clients.admin import Admin
@@ -109,6 +109,26 @@ def test_deleted_records_are_gone_on_every_replica_when_that_is_answered(cluster
                 return None
 
         assert wait_until(ends, "the ends of the partition") == (40, 100)
+
+
+def test_a_follower_comes_back_to_a_log_that_begins_within_a_batch(cluster: Cluster) -> None:
+    """DeleteRecords divides no batch: the follower is sent all of the one that it has to begin with."""
+    cluster.create("divided", 1, 3)
+    leader = cluster.leader("divided")
+    follower = next(each for each in cluster.nodes if each not in (leader, cluster.controller()))
+    cluster.nodes[follower].kill()
+    cluster.wait_for_isr("divided", {1, 2, 3} - {follower})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 500})
+    for number in range(10):
+        producer.produce("divided", str(number))
+    assert producer.flush(60) == 0
+    before = TopicPartition("divided", 0, 4)
+    assert cluster.admin.delete_records([before], **PATIENT)[before].result(60).low_watermark == 4
+    cluster.start(follower)
+    cluster.wait_for_isr("divided", {1, 2, 3})
+    cluster.nodes[leader].kill()
+    cluster.leader("divided", other_than=leader)
+    assert everything(cluster, "divided", 6) == list(range(4, 10))
 
 
 def test_a_deletion_that_a_replica_does_not_hear_of_is_not_answered_as_done(cluster: Cluster) -> None:

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,6 +21,7 @@ from barnabas.clients.errors import (
 from barnabas.clients.partitioners import RoundRobin, at_random, key_hash
 from barnabas.clients.producer.producer import Producer
 from barnabas.clients.serializers import JSON, STRING
+from tests.support.processes import WITHOUT_HYPOTHESIS
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -131,21 +131,39 @@ def test_many_threads_may_send_at_once(bootstrap: str, topic: str) -> None:
     assert sorted(delivery.result().offset for delivery in sent) == list(range(2000))
 
 
+LEFT_BEHIND = """
+import sys
+from pathlib import Path
+from barnabas import Producer
+from barnabas.clients.errors import ClientClosed
+from tests.support.waiting import wait_until
+
+def threads():
+    return {path.name for path in Path("/proc/self/task").iterdir()}
+
+bootstrap, topic = sys.argv[1:]
+before = threads()
+producer = Producer(bootstrap)
+producer.send(topic, "x").result(30)
+assert len(threads() - before) > 2
+producer.close()
+wait_until(lambda: not threads() - before, "the end of the producer's threads")
+assert len(producer) == 0
+try:
+    producer.partitions(topic)
+except ClientClosed:
+    print("closed")
+"""
+
+
 def test_a_closed_producer_leaves_no_thread_and_no_connection(bootstrap: str, topic: str) -> None:
-    """Although it is still known: otherwise it would go on to ask for its topics, and so make deleted ones again."""
+    """Although it is still known: otherwise it would go on to ask for its topics, and so make deleted ones again.
 
-    def threads() -> set[str]:
-        return {path.name for path in Path("/proc/self/task").iterdir()}
-
-    before = threads()
-    producer = Producer(bootstrap)
-    producer.send(topic, "x").result(30)
-    assert len(threads() - before) > 2
-    producer.close()
-    wait_until(lambda: not threads() - before, "the end of the producer's threads")
-    assert len(producer) == 0
-    with pytest.raises(ClientClosed):
-        producer.partitions(topic)
+    In a process of its own, where nobody else begins a thread.
+    """
+    program = [sys.executable, "-c", WITHOUT_HYPOTHESIS + LEFT_BEHIND, bootstrap, topic]
+    told = subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
+    assert (told.stdout, told.returncode) == ("closed\n", 0), told.stderr
 
 
 def test_a_program_that_forgets_to_close_loses_nothing(bootstrap: str, topic: str) -> None:

@@ -38,15 +38,19 @@ END: Final = -1
 
 
 class LooseProducer(Producer):
-    """Writes records, and now and then deletes all that are committed."""
+    """Writes records, and now and then deletes all that are committed, or those up to somewhere in its last batch."""
 
     forgives = True
+    _middle = END
+    """An offset in the batch that was stored last."""
 
     def _next_values(self, partition: int, sequence: int) -> list[str]:
         self._began = asyncio.get_running_loop().time()
-        return [f"{self._client.name}/{sequence}"]
+        count = self._client.chance.choice((1, 1, 2, 5))
+        return [f"{self._client.name}/{sequence + number}" for number in range(count)]
 
     def _stored(self, partition: int, values: list[str], base_offset: int) -> None:
+        self._middle = base_offset + len(values) // 2 if base_offset >= 0 else END
         if self._client.leader_of(TOPIC, partition) in self._log.replaced:
             self._log.say(f"{self._client.name}: a leader stored {values[0]} that has been replaced")
             return
@@ -58,7 +62,8 @@ class LooseProducer(Producer):
 
     async def _delete(self, partition: int) -> None:
         loop = asyncio.get_running_loop()
-        topics = [{"name": TOPIC, "partitions": [{"partition_index": partition, "offset": END}]}]
+        offset = self._client.chance.choice((END, self._middle))
+        topics = [{"name": TOPIC, "partitions": [{"partition_index": partition, "offset": offset}]}]
         try:
             answer = await self._client.ask_leader(
                 TOPIC, partition, ApiKey.DELETE_RECORDS, 2, topics=topics, timeout=3000

@@ -27,7 +27,7 @@ from kio.serial import entity_writer
 from kio.static.primitive import i8, i32, i64
 
 from barnabas.broker.replication.cold_logs import open_all
-from barnabas.model.errors import ApiError, CorruptMessage, ErrorCode, InvalidFrame
+from barnabas.model.errors import ApiError, CorruptMessage, ErrorCode, InvalidFrame, OffsetOutOfRange
 from barnabas.net.channel import ChannelBroken
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.list_offsets import EARLIEST, LATEST
@@ -365,6 +365,9 @@ class ReplicaFetcher:
                 logger.error("The records fetched for %s are damaged. They are fetched again: %s", follower, error)
                 self._retry_later(follower, error.code)
             except ApiError as error:
+                if isinstance(error, OffsetOutOfRange) and follower.begins_within(fetched.records):
+                    self._logs.start_within(follower, fetched.records, now_ms)
+                    return False
                 logger.error("Could not append the records fetched for %s. It is tried again: %s", follower, error)
                 self._retry_later(follower, error.code)
         return False

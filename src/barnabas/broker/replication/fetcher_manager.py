@@ -50,6 +50,10 @@ class FollowerLogs(Protocol):
         """Empty a follower's log, let it start at an offset, and follow the partition anew."""
         ...
 
+    def start_within(self, follower: FollowerPartition, batches: memoryview, now_ms: int) -> None:
+        """Let a follower's empty log begin within the first of these batches, and follow the partition anew."""
+        ...
+
 
 class FetcherContext(NamedTuple):
     """What all fetchers of a broker share."""

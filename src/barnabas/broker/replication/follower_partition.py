@@ -16,6 +16,7 @@ from barnabas.broker.replication.wakeups import Wakeups
 from barnabas.machines.divergence import truncation_point
 from barnabas.machines.partition import check_epoch
 from barnabas.protocol.messages.replica_fetch import FetchPosition
+from barnabas.protocol.records.batch import read_header
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -182,6 +183,17 @@ class FollowerPartition:
         if log.latest_epoch < 0 and log.log_start_offset == log.log_end_offset == leader_start:
             self.agrees, self.starts_anew = True, False
         return self.agrees
+
+    def begins_within(self, records: memoryview) -> bool:
+        """Whether the first of these batches, which the log refused, is the one that the leader's log begins within.
+
+        So it is where DeleteRecords has deleted the beginning of a batch. This log is empty, and starts at that place.
+        """
+        log = self.log
+        if log.latest_epoch >= 0 or log.log_start_offset != log.log_end_offset:
+            return False
+        first = read_header(records)
+        return first.base_offset < log.log_end_offset <= first.last_offset
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Refuse a client with an older or a newer leader epoch."""

@@ -344,6 +344,10 @@ class ReplicaManager:
         """Empty a follower's log and let it start at an offset, in a thread, and follow the partition anew."""
         self._truncate(follower, lambda: follower.log.truncate_fully(start_offset))
 
+    def start_within(self, follower: FollowerPartition, batches: memoryview, now_ms: int) -> None:
+        """Let a follower's empty log begin within the first of these batches, in a thread, and follow it anew."""
+        self._truncate(follower, lambda: follower.log.start_within(batches, now_ms=now_ms))
+
     def _truncate(self, follower: FollowerPartition, truncate_log: Callable[[], None]) -> None:
         if self.partitions.follower(follower.tp) is follower:
             self._stop_following(follower.tp)

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.model.errors import InconsistentTopicId, StorageFailed, UnknownTopicOrPartition
 from barnabas.model.ids import NO_ID
+from barnabas.protocol.records.batch import read_header
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import DamagedCheckpoint
 from barnabas.storage.file_pool import FileHandle
@@ -434,6 +435,18 @@ class Log:
     def truncate_fully(self, start_offset: int) -> None:
         """Drop everything and start anew at `start_offset`. Otherwise as `truncate_to`."""
         Truncation(self).start_anew(start_offset)
+
+    def start_within(self, batches: bytes | memoryview, *, now_ms: int) -> None:
+        """Begin with batches of which the first one begins before the log does, which is empty, and ends after that.
+
+        The leader's log begins within that batch: DeleteRecords moves the start of a log, and divides no batch. What
+        was deleted was committed, so the high watermark is where the log starts, as it was.
+        """
+        start_offset = self.log_start_offset
+        Truncation(self).start_anew(read_header(batches).base_offset)
+        self.append_replica(batches, now_ms=now_ms)
+        self.high_watermark = min(start_offset, self.log_end_offset)
+        self.delete_records_before(self.high_watermark)
 
     def delete_records_before(self, offset: int) -> int:
         """Move the log start to `offset`, at most to the high watermark; returns where the log starts now."""

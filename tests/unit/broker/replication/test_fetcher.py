@@ -15,6 +15,7 @@ from kio.schema.fetch.v17 import response as fetch_response
 from kio.schema.list_offsets.v7 import request as offsets_request
 from kio.schema.list_offsets.v7 import response as offsets_response
 from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import i64
 
 from barnabas.broker.replication.fetcher import ReplicaFetcher
 from barnabas.broker.replication.fetcher_manager import FetcherContext
@@ -96,6 +97,11 @@ class Disk:
         assert self._may_truncate_fully, f"{follower} is to start anew at {start_offset}"
         self.emptied.append((follower, start_offset))
 
+    def start_within(self, follower: FollowerPartition, batches: memoryview, now_ms: int) -> None:
+        """Change the log at once; the partition is not followed anew."""
+        self.unfollow()
+        follower.log.start_within(batches, now_ms=now_ms)
+
 
 async def run(
     tmp_path: Path,
@@ -105,8 +111,10 @@ async def run(
     *,
     may_truncate_fully: bool = False,
     backoff_ms: int = 10,
+    begin: Callable[[Log], object] = lambda _: None,
+    first: int = 0,
 ) -> None:
-    """Follow an empty partition, of a leader with one record unless it is another."""
+    """Follow a partition, of a leader with one record unless it is another; it is empty unless `begin` changes it."""
 
     async def main() -> None:
         settings = BrokerConfig.load({"log.dirs": str(tmp_path), "replica.fetch.backoff.ms": str(backoff_ms)})
@@ -121,13 +129,14 @@ async def run(
                 throttle=ReplicationThrottle(1, settings, leads=False),
                 logs=disk,
             )
+            begin(log)
             fetcher = ReplicaFetcher(2, leader, context)
             follower = FollowerPartition(TP, TOPIC_ID, log, leader_id=2, leader_epoch=0)
             disk.unfollow = partial(fetcher.remove, follower)
             fetcher.add(follower)
             try:
                 async with asyncio.timeout(30):
-                    assert await leader.asked.get() == 0
+                    assert await leader.asked.get() == first
                     await story(leader, disk, log)
             finally:
                 await fetcher.stop()
@@ -255,6 +264,42 @@ async def test_a_follower_that_the_leader_has_nothing_for_asks_ever_more_rarely(
         assert asyncio.get_running_loop().time() - began >= 0.02 + 0.04 + 0.08
 
     await run(tmp_path, LogConfig(), story, Elsewhere(0, 5), backoff_ms=1000)
+
+
+class DividedBatch(Elsewhere):
+    """A leader whose log starts at offset 5, after DeleteRecords: in the middle of a batch, from 3 to 6."""
+
+    async def ask(
+        self, key: int, version: int, body: Sequence[bytes | bytearray | memoryview], *, flexible: bool, seconds: float
+    ) -> memoryview:
+        """Answer a Fetch of offset 5 with that batch and the next one."""
+        if key == ApiKey.LIST_OFFSETS:
+            return await super().ask(key, version, body, flexible=flexible, seconds=seconds)
+        request = entity_reader(fetch_request.FetchRequest)(bytes(body[0]), 0)[0]
+        self.asked.put_nowait(request.topics[0].partitions[0].fetch_offset)
+        answer = BytesIO()
+        entity_writer(fetch_response.FetchResponse)(answer, self._first_record())
+        return memoryview(b"\0" + answer.getvalue())
+
+    def _first_record(self) -> Any:
+        batches = [offset.to_bytes(8, "big") + batch(4)[8:] for offset in (3, 7)]
+        records: Any = zero(fetch_response.PartitionData, records=b"".join(batches), high_watermark=i64(11))
+        topic: Any = zero(fetch_response.FetchableTopicResponse, topic_id=TOPIC_ID, partitions=(records,))
+        return zero(fetch_response.FetchResponse, responses=(topic,))
+
+
+async def test_a_log_begins_within_a_batch_as_the_leaders_does(tmp_path: Path) -> None:
+    """Otherwise the batch is refused for ever, and the replica never in sync again."""
+
+    async def story(leader: Leader, disk: Disk, log: Log) -> None:
+        while log.log_end_offset < 11:
+            await asyncio.sleep(0.001)
+        assert (log.log_start_offset, log.high_watermark) == (5, 5)
+
+    def begin(log: Log) -> None:
+        log.truncate_fully(5)
+
+    await run(tmp_path, LogConfig(), story, DividedBatch(5, 11), begin=begin, first=5)
 
 
 class FarAhead(Leader):

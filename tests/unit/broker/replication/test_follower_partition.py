@@ -70,3 +70,19 @@ def test_an_empty_log_goes_on_where_the_leaders_starts(tmp_path: Path) -> None:
     assert not follower.may_start_at(0)
     assert follower.may_start_at(50)
     assert (follower.agrees, follower.starts_anew) == (True, False)
+
+
+def test_only_an_empty_log_without_epochs_begins_within_a_batch(tmp_path: Path) -> None:
+    """In any other, what is there may be other records than the leader's, and is compared first."""
+    log, later = new_log(tmp_path), memoryview((48).to_bytes(8, "big") + batch(4)[8:])
+    log.truncate_fully(50)
+    assert follower_of(log).begins_within(later)
+    for start in (48, 52):
+        log.truncate_fully(start)
+        assert not follower_of(log).begins_within(later)
+    log.truncate_fully(49)
+    append(log, batch(1), epoch=5)
+    assert not follower_of(log).begins_within(later)
+    log.high_watermark = 50
+    log.delete_records_before(50)
+    assert not follower_of(log).begins_within(later)

@@ -9,7 +9,19 @@ import pytest
 from barnabas.model.errors import CorruptMessage, OffsetOutOfRange
 from barnabas.model.log_config import LogConfig
 from barnabas.protocol.records.batch import read_header
-from tests.support.logs import NOW, UnsyncedFiles, append, batch, new_log, now_and_reopened, read_bytes, stored
+from tests.support.logs import (
+    NOW,
+    UnsyncedFiles,
+    append,
+    batch,
+    headers,
+    new_log,
+    now_and_reopened,
+    read_bytes,
+    recovered,
+    reopened,
+    stored,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,3 +115,20 @@ def test_a_follower_may_have_gaps(log: Log) -> None:
         for offset, expected in ((0, 5), (6, 5), (7, 10), (11, 10), (12, 15), (16, 15)):
             assert read_header(read_bytes(each, offset)).base_offset == expected
         assert read_bytes(each, 7, up_to=8) == b""
+
+
+def placed(base_offset: int, count: int) -> bytes:
+    return base_offset.to_bytes(8, "big") + batch(count)[8:]
+
+
+def test_an_empty_log_begins_within_the_batch_that_its_leaders_log_begins_within(log: Log) -> None:
+    log.truncate_fully(113)
+    with pytest.raises(OffsetOutOfRange):
+        log.append_replica(placed(105, 10) + placed(115, 3), now_ms=NOW)
+    log.start_within(placed(105, 10) + placed(115, 3), now_ms=NOW)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (113, 113, 118)
+    assert [header.base_offset for header in headers(log)] == [105, 115]
+    assert [segment.base_offset for segment in log.segments] == [105]
+    for again in (reopened(log), recovered(log)):
+        assert again.log_end_offset == 118
+        assert read_bytes(again, 113) == placed(105, 10) + placed(115, 3)
