@@ -26,6 +26,7 @@ BUGS: Final[dict[str, Callable[[], None]]] = {
     "stale-image": controller.stale_image,
     "stale-image-deletes": controller.stale_image_deletes,
     "clamped": replication.clamped,
+    "divided-batch": replication.divided_batch,
     "stopped-leads": replication.stopped_leads,
     "truncation-on-the-loop": replication.truncation_on_the_loop,
     "lease": storage.lease_given_back_twice,

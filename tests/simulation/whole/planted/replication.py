@@ -72,6 +72,11 @@ def truncation_on_the_loop() -> None:
     LogChanges._truncate = truncate  # type: ignore[method-assign]
 
 
+def divided_batch() -> None:
+    """A follower's log never begins within a batch, although its leader's may after DeleteRecords."""
+    FollowerPartition.begins_within = lambda *_: False  # type: ignore[method-assign]
+
+
 def clamped() -> None:
     """A follower whose log starts above its leader's end keeps its start, instead of starting anew (finding 7)."""
 
