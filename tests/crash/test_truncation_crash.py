@@ -39,6 +39,28 @@ class Story(NamedTuple):
     cut: Callable[[Log], None]
     begin: int
     """Where it goes on."""
+    within: int | None = None
+    """Where its leader's log starts, in the middle of a batch that the log begins anew with."""
+
+    @property
+    def end(self) -> int:
+        """Where it ends then."""
+        return self.begin if self.within is None else self.begin + 9
+
+    def kept(self, old: list[bytes]) -> list[bytes]:
+        """What is left of what there was."""
+        return [data for data in old if self.within is None and read_header(data).last_offset < self.begin < 40]
+
+
+def begin_within(log: Log, base_offset: int) -> None:
+    """As a follower does, also when that is tried again."""
+    if log.log_end_offset != base_offset + 2:
+        log.truncate_fully(base_offset + 2)
+    batches = [
+        placed.to_bytes(8, "big") + data[8:12] + (2).to_bytes(4, "big") + data[16:]
+        for placed, data in ((base_offset, batch(5, size=60)), (base_offset + 5, batch(4, size=60)))
+    ]
+    log.start_within(b"".join(batches), now_ms=NOW)
 
 
 STORIES = {
@@ -46,6 +68,8 @@ STORIES = {
     "to the log's start": Story(lambda log: log.truncate_to(12), 12),
     "before the log's start": Story(lambda log: log.truncate_to(4), 4),
     "after its end": Story(lambda log: log.truncate_fully(90), 90),
+    "within a batch": Story(lambda log: begin_within(log, 90), 90, 92),
+    "within the batch that its end is in": Story(lambda log: begin_within(log, 38), 38, 40),
 }
 
 
@@ -104,7 +128,9 @@ class Life:
 
     def tell(self, story: Story) -> None:
         story.cut(self.log)
-        assert self.log.log_end_offset == story.begin
+        assert self.log.log_end_offset == story.end
+        if story.within is not None:
+            assert self.log.log_start_offset == self.log.high_watermark == story.within
         fill(self.log, 2, 5)
         self.manager.checkpoint()
 
@@ -116,9 +142,9 @@ class Life:
         old, new = found[:cut], found[cut:]
         assert all(read_header(data).leader_epoch == 2 for data in new), "the old comes after the new"
         if new:
-            kept = [data for data in self.old if read_header(data).last_offset < story.begin < 40]
-            assert old == kept
-            assert read_header(new[0]).base_offset == max(story.begin, log.log_start_offset)
+            assert old == story.kept(self.old)
+            start = 0 if story.within is not None else log.log_start_offset
+            assert read_header(new[0]).base_offset == max(story.begin, start)
             assert log.log_end_offset > story.begin
             assert log.high_watermark <= max(story.begin, log.log_start_offset)
         else:
@@ -179,7 +205,7 @@ def test_a_cut_without_descriptors_is_tried_again_and_the_directory_takes_writes
             short.manager.pool.close_idle()
             short.files.fails_in, short.files.error = calls, error
             refused = until_done(short, lambda: story.cut(short.log))
-            assert short.log.log_end_offset == story.begin
+            assert short.log.log_end_offset == story.end
             refused += until_done(short, lambda: fill(short.log, 2, 1))
             assert refused <= 2
             hit, short.files.fails_in = short.files.fails_in < 0, None

@@ -281,6 +281,8 @@ class Truncated(LogStory):
     def __init__(self, cut: Callable[[Log], None], begin: int, root: Path, files: FailingFiles) -> None:
         self._cut = cut
         self._begin = begin
+        self._first: list[bytes] = []
+        """What the log has of epoch 2 as soon as it is cut."""
         self._is_cut = False
         self._new: list[bytes] = []
         self._certain = 0
@@ -327,10 +329,11 @@ class Truncated(LogStory):
         cut = epochs.count(1)
         if self._is_cut:
             assert found[:cut] == self._kept
-            assert found[cut:] == self._new
+            assert found[cut:] == self._first + self._new
         else:
-            assert not found[cut:]
+            assert found[cut:] == self._first[: len(found) - cut]
             assert found[: len(self._kept)] == self._kept or not found
+            assert found[:cut] == self._kept or not found[cut:]
         for data in found:
             header = read_header(data)
             assert self.log.epoch_at(max(header.base_offset, self.log.log_start_offset)) == header.leader_epoch
@@ -342,8 +345,9 @@ class Truncated(LogStory):
         assert log.log_end_offset >= self._certain, "what was synced is lost"
         if lost_power and self._is_cut:
             count = sum(read_header(data).leader_epoch == 2 for data in stored(log))
-            self._new = self._new[:count]
+            self._new = self._new[: max(count - len(self._first), 0)]
             self._is_cut = count > 0 or log.log_end_offset == self._begin
+            self._is_cut &= count >= len(self._first)
 
     def go_on(self) -> None:
         """The cut is made, if it was not, and the log goes on."""
@@ -352,6 +356,27 @@ class Truncated(LogStory):
         self._write()
         self._write()
         self._flush()
+
+
+class BegunWithin(Truncated):
+    """As `Truncated`; the log begins anew with a batch that its leader's log starts within, and with the next one."""
+
+    def __init__(self, base_offset: int, root: Path, files: FailingFiles) -> None:
+        self._start = base_offset + 2
+        super().__init__(self._start_within, base_offset + 9, root, files)
+        for offset, data in ((base_offset, batch(5, size=60)), (base_offset + 5, batch(4, size=60))):
+            self._first.append(offset.to_bytes(8, "big") + data[8:12] + (2).to_bytes(4, "big") + data[16:])
+
+    def _start_within(self, log: Log) -> None:
+        if log.log_end_offset != self._start:
+            log.truncate_fully(self._start)
+        log.start_within(b"".join(self._first), now_ms=NOW)
+        assert log.log_start_offset == log.high_watermark == self._start
+
+    def check(self) -> None:
+        """See Story; where an empty log begins anew and that breaks off, there is nothing to read until a restart."""
+        if self._is_cut or not self.needs_restart:
+            super().check()
 
 
 class Loaded(Written):
@@ -478,6 +503,8 @@ STORIES: Final[Mapping[str, Callable[[Path, FailingFiles], Story]]] = {
     "truncated to its start": partial(Truncated, lambda log: log.truncate_to(12), 12),
     "truncated before its start": partial(Truncated, lambda log: log.truncate_to(4), 4),
     "begun anew after its end": partial(Truncated, lambda log: log.truncate_fully(90), 90),
+    "begun anew within a batch": partial(BegunWithin, 90),
+    "begun anew around its end": partial(BegunWithin, 38),
     "cleaned": partial(Cleaned, 0),
     "cleaned, with other sizes": partial(Cleaned, 2),
     "loaded after a clean stop": partial(Loaded, True),

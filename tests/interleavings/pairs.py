@@ -43,6 +43,7 @@ CHANGES: Final[dict[str, Operation]] = {
     "cleaning": lambda world: world.clean(),
     "truncation": lambda world: world.truncate(MIDDLE),
     "starting anew": lambda world: world.start_anew(100),
+    "beginning within": lambda world: world.begin_within(),
     "append and roll": lambda world: world.append(),
     "next file": lambda world: world.make_next_file(),
     "flush": lambda world: world.flush(),
@@ -69,12 +70,17 @@ CROSSING_CHANGES: Final = (
     ("retention", "starting anew"),
     ("retention", "close"),
     ("retention", "delete"),
+    *((change, "beginning within") for change in ("next file", "flush", "cleaning", "delete")),
     ("cleaning", "truncation"),
     ("cleaning", "starting anew"),
     ("cleaning", "close"),
     ("cleaning", "delete"),
 )
-"""Appends, closing and deleting happen on the event loop and do not cross; nobody appends to a log that is cut."""
+"""Appends, closing and deleting happen on the event loop and do not cross; nobody appends to a log that is cut.
+
+But a log that begins within a batch is appended to in a thread, and may be deleted meanwhile, for a later topic of its
+name. A clean stop waits for that (`ReplicaManager.settled`), and nothing of it is old enough for retention.
+"""
 
 FIRST: Final[dict[str, Operation]] = {"append and roll": lambda world: world.append(1)}
 """What comes before a pair: something to flush."""

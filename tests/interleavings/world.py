@@ -271,6 +271,20 @@ class World:
         self.cut_at, self.may_start_at = min(self.cut_at, 0), max(self.may_start_at, offset)
         self.log.truncate_fully(offset)
 
+    def begin_within(self) -> None:
+        """As a follower does whose leader's log starts, where this one ends, within a batch."""
+        end = self.written.end_offset
+        self.cut_at, self.may_start_at = min(self.cut_at, 0), max(self.may_start_at, end)
+        batch = keyed([(b"within %d" % number, b"z" * 60) for number in range(4)])
+        try:
+            self.log.start_within((end - 2).to_bytes(8, "big") + batch[8:], now_ms=NOW)
+        except UnknownTopicOrPartition:
+            assert self.is_closed
+        if self.log.log_end_offset == end + 2:
+            self.sent |= set(range(end - 2, end + 2))
+        elif self.log.log_end_offset == end:  # it was deleted before
+            self.cut_at = end
+
     def close(self) -> None:
         """A clean stop."""
         self.is_closed = True

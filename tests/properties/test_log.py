@@ -79,6 +79,15 @@ class LogAndList(RuleBasedStateMachine):
         self.log.truncate_fully(offset)
         self.model, self.start = [], offset
 
+    @rule(before=st.integers(1, 5), count=st.integers(1, 5))
+    def begin_within(self, before: int, count: int) -> None:
+        start, base_offset = self.end, max(self.end - before, 0)
+        if base_offset < start:
+            data = batch(start - base_offset + count)
+            placed = base_offset.to_bytes(8, "big") + data[8:12] + self.epoch.to_bytes(4, "big") + data[16:]
+            self.log.start_within(placed, now_ms=NOW)
+            self.model, self.start = [placed], start
+
     @rule(share=st.floats(0, 1))
     def delete(self, share: float) -> None:
         offset = self.start + round(share * (self.end - self.start))

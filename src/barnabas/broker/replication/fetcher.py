@@ -365,7 +365,7 @@ class ReplicaFetcher:
                 logger.error("The records fetched for %s are damaged. They are fetched again: %s", follower, error)
                 self._retry_later(follower, error.code)
             except ApiError as error:
-                if isinstance(error, OffsetOutOfRange) and follower.begins_within(fetched.records):
+                if isinstance(error, OffsetOutOfRange) and follower.begins_within(fetched):
                     self._logs.start_within(follower, fetched.records, now_ms)
                     return False
                 logger.error("Could not append the records fetched for %s. It is tried again: %s", follower, error)

@@ -51,7 +51,7 @@ class FollowerLogs(Protocol):
         ...
 
     def start_within(self, follower: FollowerPartition, batches: memoryview, now_ms: int) -> None:
-        """Let a follower's empty log begin within the first of these batches, and follow the partition anew."""
+        """Let a follower's log begin anew within the first of these batches, and follow the partition anew."""
         ...
 
 

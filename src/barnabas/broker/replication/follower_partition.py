@@ -184,16 +184,19 @@ class FollowerPartition:
             self.agrees, self.starts_anew = True, False
         return self.agrees
 
-    def begins_within(self, records: memoryview) -> bool:
+    def begins_within(self, fetched: Fetched) -> bool:
         """Whether the first of these batches, which the log refused, is the one that the leader's log begins within.
 
-        So it is where DeleteRecords has deleted the beginning of a batch. This log is empty, and starts at that place.
+        So it is where DeleteRecords has deleted the beginning of a batch. This log is empty, and starts at that place;
+        or it ends there, and the leader has deleted all that it has. These may be other records than the leader's were:
+        of an earlier epoch, of which the leader only knows that its own log begins after it.
         """
-        log = self.log
-        if log.latest_epoch >= 0 or log.log_start_offset != log.log_end_offset:
+        log, end = self.log, self.log.log_end_offset
+        first = read_header(fetched.records)
+        if not first.base_offset < end <= first.last_offset:
             return False
-        first = read_header(records)
-        return first.base_offset < log.log_end_offset <= first.last_offset
+        is_empty = log.log_start_offset == end and log.latest_epoch < 0
+        return is_empty or end <= fetched.log_start
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Refuse a client with an older or a newer leader epoch."""

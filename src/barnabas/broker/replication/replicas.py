@@ -345,7 +345,7 @@ class ReplicaManager:
         self._truncate(follower, lambda: follower.log.truncate_fully(start_offset))
 
     def start_within(self, follower: FollowerPartition, batches: memoryview, now_ms: int) -> None:
-        """Let a follower's empty log begin within the first of these batches, in a thread, and follow it anew."""
+        """Let a follower's log begin anew within the first of these batches, in a thread, and follow it anew."""
         self._truncate(follower, lambda: follower.log.start_within(batches, now_ms=now_ms))
 
     def _truncate(self, follower: FollowerPartition, truncate_log: Callable[[], None]) -> None:

@@ -39,6 +39,7 @@ from barnabas.storage.log.epochs import EpochEnd, LeaderEpochs
 from barnabas.storage.log.producers import LogProducers
 from barnabas.storage.log.reading import LogReader
 from barnabas.storage.log.removal import Removal
+from barnabas.storage.log.runs import read_run
 from barnabas.storage.log.search import TimestampOffset
 from barnabas.storage.log.truncation import Truncation
 from barnabas.storage.producers.state import ProducerInfo
@@ -437,13 +438,15 @@ class Log:
         Truncation(self).start_anew(start_offset)
 
     def start_within(self, batches: bytes | memoryview, *, now_ms: int) -> None:
-        """Begin with batches of which the first one begins before the log does, which is empty, and ends after that.
+        """Drop everything and begin with batches of which the first one holds the end of the log; start at that offset.
 
-        The leader's log begins within that batch: DeleteRecords moves the start of a log, and divides no batch. What
-        was deleted was committed, so the high watermark is where the log starts, as it was.
+        The leader's log begins there, within that batch: DeleteRecords moves the start of a log, and divides no batch.
+        What was deleted was committed, so the high watermark is where the log starts. Nothing is dropped for batches
+        that were damaged on the way: CorruptMessage. Otherwise as `truncate_to`.
         """
-        start_offset = self.log_start_offset
-        Truncation(self).start_anew(read_header(batches).base_offset)
+        start_offset, first_offset = self.log_end_offset, read_header(batches).base_offset
+        read_run(memoryview(batches), first_offset, self.tp)
+        Truncation(self).start_anew(first_offset)
         self.append_replica(batches, now_ms=now_ms)
         self.high_watermark = min(start_offset, self.log_end_offset)
         self.delete_records_before(self.high_watermark)

@@ -86,7 +86,7 @@ class Truncation:
         log = self._log
         logger.info("%s: truncated to offset %d. The log ended at %d.", log.path, cut.end_offset, log.log_end_offset)
         segments.carry_out(cut)
-        log.epochs.truncate_from_end(cut.offset)
+        log.epochs.truncate_from_end(cut.end_offset)
         log.log_end_offset = cut.end_offset
         log.producers.truncate_to(producers, cut.offset, cut.end_offset)
 

@@ -10,12 +10,14 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import pytest
 from kio.schema.fetch.v17 import request as fetch_request
 from kio.schema.fetch.v17 import response as fetch_response
 from kio.schema.list_offsets.v7 import request as offsets_request
 from kio.schema.list_offsets.v7 import response as offsets_response
+from kio.schema.offset_for_leader_epoch.v4 import response as epochs_response
 from kio.serial import entity_reader, entity_writer
-from kio.static.primitive import i64
+from kio.static.primitive import i32, i64
 
 from barnabas.broker.replication.fetcher import ReplicaFetcher
 from barnabas.broker.replication.fetcher_manager import FetcherContext
@@ -29,13 +31,11 @@ from barnabas.net.channel import Channel
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.wire.conversion import zero
 from barnabas.storage.files import FileSystem
-from tests.support.logs import TP, batch, new_log
+from tests.support.logs import TP, append, batch, new_log
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
-
-    import pytest
 
     from barnabas.storage.log.log import Log
 
@@ -272,24 +272,42 @@ class DividedBatch(Elsewhere):
     async def ask(
         self, key: int, version: int, body: Sequence[bytes | bytearray | memoryview], *, flexible: bool, seconds: float
     ) -> memoryview:
-        """Answer a Fetch of offset 5 with that batch and the next one."""
+        """Answer a Fetch of offset 5 with that batch and the next one; earlier epochs end before offset 5."""
         if key == ApiKey.LIST_OFFSETS:
             return await super().ask(key, version, body, flexible=flexible, seconds=seconds)
-        request = entity_reader(fetch_request.FetchRequest)(bytes(body[0]), 0)[0]
-        self.asked.put_nowait(request.topics[0].partitions[0].fetch_offset)
         answer = BytesIO()
-        entity_writer(fetch_response.FetchResponse)(answer, self._first_record())
+        if key == ApiKey.OFFSET_FOR_LEADER_EPOCH:
+            entity_writer(epochs_response.OffsetForLeaderEpochResponse)(answer, self._end_of_epoch())
+        else:
+            request = entity_reader(fetch_request.FetchRequest)(bytes(body[0]), 0)[0]
+            self.asked.put_nowait(request.topics[0].partitions[0].fetch_offset)
+            entity_writer(fetch_response.FetchResponse)(answer, self._first_record())
         return memoryview(b"\0" + answer.getvalue())
+
+    @staticmethod
+    def _end_of_epoch() -> Any:
+        part: Any = zero(epochs_response.EpochEndOffset, leader_epoch=i32(0), end_offset=i64(5))
+        topic: Any = zero(epochs_response.OffsetForLeaderTopicResult, topic=TP.topic, partitions=(part,))
+        return zero(epochs_response.OffsetForLeaderEpochResponse, topics=(topic,))
 
     def _first_record(self) -> Any:
         batches = [offset.to_bytes(8, "big") + batch(4)[8:] for offset in (3, 7)]
-        records: Any = zero(fetch_response.PartitionData, records=b"".join(batches), high_watermark=i64(11))
+        records: Any = zero(
+            fetch_response.PartitionData,
+            records=b"".join(batches),
+            high_watermark=i64(11),
+            log_start_offset=i64(5),
+        )
         topic: Any = zero(fetch_response.FetchableTopicResponse, topic_id=TOPIC_ID, partitions=(records,))
         return zero(fetch_response.FetchResponse, responses=(topic,))
 
 
-async def test_a_log_begins_within_a_batch_as_the_leaders_does(tmp_path: Path) -> None:
-    """Otherwise the batch is refused for ever, and the replica never in sync again."""
+@pytest.mark.parametrize("has_others", [False, True])
+async def test_a_log_begins_within_a_batch_as_the_leaders_does(tmp_path: Path, has_others: bool) -> None:
+    """Otherwise the batch is refused for ever, and the replica never in sync again.
+
+    The same if it has other records up to there, which the leader never had and could not tell from what it deleted.
+    """
 
     async def story(leader: Leader, disk: Disk, log: Log) -> None:
         while log.log_end_offset < 11:
@@ -297,7 +315,9 @@ async def test_a_log_begins_within_a_batch_as_the_leaders_does(tmp_path: Path) -
         assert (log.log_start_offset, log.high_watermark) == (5, 5)
 
     def begin(log: Log) -> None:
-        log.truncate_fully(5)
+        log.truncate_fully(4 if has_others else 5)
+        if has_others:
+            append(log, batch(1))
 
     await run(tmp_path, LogConfig(), story, DividedBatch(5, 11), begin=begin, first=5)
 

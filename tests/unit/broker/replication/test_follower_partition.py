@@ -8,8 +8,10 @@ from uuid import UUID
 import pytest
 
 from barnabas.broker.replication.follower_partition import FollowerPartition
+from barnabas.model.errors import OffsetOutOfRange
 from barnabas.model.ids import TopicPartition
-from tests.support.logs import append, batch, new_log
+from barnabas.protocol.messages.replica_fetch import Fetched
+from tests.support.logs import NOW, append, batch, new_log, read_bytes, stored
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,17 +74,48 @@ def test_an_empty_log_goes_on_where_the_leaders_starts(tmp_path: Path) -> None:
     assert (follower.agrees, follower.starts_anew) == (True, False)
 
 
-def test_only_an_empty_log_without_epochs_begins_within_a_batch(tmp_path: Path) -> None:
+def within(log_start: int) -> Fetched:
+    """A leader's batch from 48 to 51, of a log that starts there."""
+    records = memoryview((48).to_bytes(8, "big") + batch(4)[8:])
+    return Fetched(UUID(int=1).bytes, 0, 0, 52, log_start, None, records)
+
+
+def test_a_log_begins_within_a_batch_only_if_nothing_of_it_is_in_the_leaders(tmp_path: Path) -> None:
     """In any other, what is there may be other records than the leader's, and is compared first."""
-    log, later = new_log(tmp_path), memoryview((48).to_bytes(8, "big") + batch(4)[8:])
+    log = new_log(tmp_path)
     log.truncate_fully(50)
-    assert follower_of(log).begins_within(later)
+    assert follower_of(log).begins_within(within(50))
     for start in (48, 52):
         log.truncate_fully(start)
-        assert not follower_of(log).begins_within(later)
+        assert not follower_of(log).begins_within(within(50))
     log.truncate_fully(49)
     append(log, batch(1), epoch=5)
-    assert not follower_of(log).begins_within(later)
+    for leader_start in (48, 49):
+        assert not follower_of(log).begins_within(within(leader_start))
+    assert follower_of(log).begins_within(within(50))
     log.high_watermark = 50
     log.delete_records_before(50)
-    assert not follower_of(log).begins_within(later)
+    assert not follower_of(log).begins_within(within(49))
+    assert follower_of(log).begins_within(within(50))
+
+
+def test_other_records_before_the_middle_of_the_batch_that_the_leaders_log_begins_with_are_replaced(
+    tmp_path: Path,
+) -> None:
+    """The leader does not know any more where its last epoch before that batch ended: the follower kept its own."""
+    leader, log = [new_log(tmp_path / name) for name in ("leader", "follower")]
+    append(leader, batch(48), epoch=1)
+    append(leader, batch(5), epoch=2)
+    leader.high_watermark = 53
+    leader.delete_records_before(50)
+    append(log, batch(48), batch(2), epoch=1)
+    follower = follower_of(log)
+    assert follower.compare(1, *leader.offset_for_epoch(1)) is None
+    assert follower.agrees
+    fetched = within(50)._replace(records=memoryview(read_bytes(leader, log.log_end_offset)))
+    with pytest.raises(OffsetOutOfRange):
+        follower.take(fetched, NOW)
+    assert follower.begins_within(fetched)
+    log.start_within(fetched.records, now_ms=NOW)
+    assert (log.log_start_offset, log.high_watermark, log.epochs.entries) == (50, 50, leader.epochs.entries)
+    assert stored(log) == [read_bytes(leader, 50)]

@@ -50,6 +50,19 @@ def test_truncation_leaves_a_prefix(small: Log, offset: int) -> None:
     assert len(stored(reopened(small))) == min(offset // 2, 50) + 1
 
 
+@pytest.mark.parametrize("offset", [50, 51, 52])
+def test_an_epoch_that_begins_with_the_log_within_a_batch_goes_with_that_batch(log: Log, offset: int) -> None:
+    """No epoch may begin after the end of the log: batches that come then would count as of the one before it."""
+    for epoch, count in ((1, 48), (2, 5), (3, 1)):
+        append(log, batch(count), epoch=epoch)
+    log.high_watermark = 53
+    log.delete_records_before(50)
+    log.truncate_to(offset)
+    assert (log.log_start_offset, log.log_end_offset, log.epochs.entries) == (48, 48, ())
+    append(log, batch(1), epoch=2)
+    assert (log.epoch_at(48), log.latest_epoch) == (2, 2)
+
+
 def test_truncation_revokes_what_waits_to_be_sent(log: Log) -> None:
     append(log, batch(), batch())
     (part,) = log.read(0, 1000, 2, True).slices

@@ -132,3 +132,20 @@ def test_an_empty_log_begins_within_the_batch_that_its_leaders_log_begins_within
     for again in (reopened(log), recovered(log)):
         assert again.log_end_offset == 118
         assert read_bytes(again, 113) == placed(105, 10) + placed(115, 3)
+
+
+def test_a_log_that_ends_within_that_batch_drops_what_it_has(log: Log) -> None:
+    append(log, batch(48), batch(2), epoch=1)
+    log.start_within(placed(48, 5), now_ms=NOW)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (50, 50, 53)
+    assert stored(log) == [placed(48, 5)]
+    assert [segment.base_offset for segment in log.segments] == [48]
+
+
+def test_nothing_is_dropped_for_batches_that_were_damaged_on_the_way(log: Log) -> None:
+    append(log, batch(50))
+    before = stored(log)
+    with pytest.raises(CorruptMessage):
+        log.start_within(placed(48, 5) + placed(53, 2)[:-1] + b"?", now_ms=NOW)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 50)
+    assert stored(log) == before
