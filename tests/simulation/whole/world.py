@@ -210,7 +210,7 @@ class World:
 
     async def _settle(self, tasks: list[asyncio.Task[None]]) -> None:
         """Wait until all replicas are in sync and all clients have what they waited for."""
-        self.log.deletions = 0.0  # the next one would let a replica begin anew that could not where the last one left it
+        self.log.deletions = 0.0  # another one could let a replica begin anew that cannot where the last one left it
         deadline = self.loop.time() + HEALING_SECONDS
         while not self.nemesis.is_whole():
             if self.loop.time() > deadline:
