@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 TRACE: Final = bool(os.environ.get("BARNABAS_SIMULATION_TRACE"))
 """Whether every event is told: to find what two runs of a seed do differently."""
+NOW_AND_THEN: Final = 0.08
+OFTEN: Final = 0.5
+"""How often records are deleted after one that is written."""
 
 
 class Log:
@@ -40,7 +43,7 @@ class Log:
         """When that topic may have lost records last."""
         self.replaced: set[int] = set()
         """Brokers that an unclean election passed over, and that have not been elected since."""
-        self.deletions = 0.08
+        self.deletions = NOW_AND_THEN
         """How often its records are deleted, after each that is written."""
         self.clocks_jump = False
         """Whether sessions may end before their time."""

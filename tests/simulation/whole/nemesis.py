@@ -16,6 +16,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.whole import loose
+from tests.simulation.whole.history import NOW_AND_THEN, OFTEN
 from tests.simulation.whole.network import USUAL_DELAY
 from tests.simulation.whole.replicas import NOT_CLEANED, placed
 from tests.simulation.whole.store import TREE
@@ -170,7 +171,13 @@ class Nemesis:
         machine.power_loss(seed)
 
     async def _up_again(self, machine: Machine, seconds: float) -> None:
+        """Every second time, records are deleted meanwhile that the machine does not have."""
+        log = self._world.log
+        if int(seconds * 100) % 2:
+            log.deletions = OFTEN
         await asyncio.sleep(seconds)
+        if log.deletions == OFTEN:
+            log.deletions = NOW_AND_THEN
         if not machine.is_up:
             machine.start()
 
@@ -282,7 +289,7 @@ class Nemesis:
         self._uncovering = True
         machine.kill()
         await self._until(lambda: machine.number not in loose.state_of(world.tree).isr)
-        world.log.deletions = 0.5
+        world.log.deletions = OFTEN
         await asyncio.sleep(1 + fault.seconds / 2)
         world.log.deletions = 0.0
         for each in others:
