@@ -51,7 +51,7 @@ def test_a_seed_gives_the_same_world_whatever_ran_before_it_and_in_every_process
     assert digests(first) == digests(again), first
 
 
-@pytest.mark.parametrize(("bug", "start"), [("early-acks", 0), ("lease", 0), ("clamped", 31)])
+@pytest.mark.parametrize(("bug", "start"), [("early-acks", 0), ("lease", 0), ("clamped", 31), ("divided-batch", 22)])
 def test_a_planted_bug_is_found(bug: str, start: int) -> None:
     """The search begins with a seed that found it once, and goes on if that does not any more."""
     code, output = simulate("--start", str(start), "--seeds", "100", "--bug", bug, "--stop")

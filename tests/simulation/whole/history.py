@@ -17,6 +17,7 @@ TRACE: Final = bool(os.environ.get("BARNABAS_SIMULATION_TRACE"))
 """Whether every event is told: to find what two runs of a seed do differently."""
 NOW_AND_THEN: Final = 0.08
 OFTEN: Final = 0.5
+ALWAYS: Final = 1.0
 """How often records are deleted after one that is written."""
 
 

@@ -46,7 +46,7 @@ class LooseProducer(Producer):
 
     def _next_values(self, partition: int, sequence: int) -> list[str]:
         self._began = asyncio.get_running_loop().time()
-        count = self._client.chance.choice((1, 1, 2, 5))
+        count = self._client.chance.choice((1, 2, 2, 5))
         return [f"{self._client.name}/{sequence + number}" for number in range(count)]
 
     def _stored(self, partition: int, values: list[str], base_offset: int) -> None:
@@ -62,14 +62,14 @@ class LooseProducer(Producer):
 
     async def _delete(self, partition: int) -> None:
         loop = asyncio.get_running_loop()
-        offset = self._client.chance.choice((END, self._middle))
+        offset = self._client.chance.choice((END, self._middle, self._middle))
         topics = [{"name": TOPIC, "partitions": [{"partition_index": partition, "offset": offset}]}]
         try:
             answer = await self._client.ask_leader(
                 TOPIC, partition, ApiKey.DELETE_RECORDS, 2, topics=topics, timeout=3000
             )
             code = ErrorCode(answer.topics[0].partitions[0].error_code.value)
-            self._log.say(f"{self._client.name} deletes records of {TOPIC}: {code.name}")
+            self._log.say(f"{self._client.name} deletes records of {TOPIC} before {offset}: {code.name}")
         except Unanswered:
             self._client.forget_leader(TOPIC, partition)
             await asyncio.sleep(4.0)  # whoever has the request has given it up by then

@@ -16,7 +16,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.whole import loose
-from tests.simulation.whole.history import NOW_AND_THEN, OFTEN
+from tests.simulation.whole.history import ALWAYS, OFTEN
 from tests.simulation.whole.network import USUAL_DELAY
 from tests.simulation.whole.replicas import NOT_CLEANED, placed
 from tests.simulation.whole.store import TREE
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.simulation.whole.plan import Fault
     from tests.simulation.whole.world import World
 
-DEADLY: Final = frozenset({"kill", "power", "crash", "restart", "full", "eio", "uncover", "strand"})
+DEADLY: Final = frozenset({"kill", "power", "crash", "restart", "full", "eio", "uncover", "shorten", "strand"})
 LONELY: Final = frozenset({"isolate", "expire", "replace", "stop"})
 """Faults after which a broker that runs may be taken for dead."""
 ALL: Final = frozenset({1, 2, 3})
@@ -171,13 +171,7 @@ class Nemesis:
         machine.power_loss(seed)
 
     async def _up_again(self, machine: Machine, seconds: float) -> None:
-        """Every second time, records are deleted meanwhile that the machine does not have."""
-        log = self._world.log
-        if int(seconds * 100) % 2:
-            log.deletions = OFTEN
         await asyncio.sleep(seconds)
-        if log.deletions == OFTEN:
-            log.deletions = NOW_AND_THEN
         if not machine.is_up:
             machine.start()
 
@@ -300,6 +294,18 @@ class Nemesis:
         for each in others:
             await self._up_again(each, 0.2)
         self._uncovering = False
+
+    async def _shorten(self, machine: Machine, fault: Fault) -> None:
+        """One machine is away while records come and are deleted; then it comes back to what is left."""
+        if not machine.is_up:
+            return
+        log = self._world.log
+        machine.kill()
+        await self._until(lambda: machine.number not in loose.state_of(self._world.tree).isr)
+        log.deletions = ALWAYS
+        await asyncio.sleep(1 + fault.seconds / 2)
+        log.deletions = 0.0
+        await self._up_again(machine, 0.1)
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         """Wait, but not for ever: other faults may be in the way."""

@@ -190,7 +190,7 @@ def _without_queue(seed: int) -> Plan:
         machine = chance.randint(1, 3)
         other = chance.choice([number for number in (1, 2, 3) if number != machine])
         faults.append(Fault(round(at, 3), kind, machine, round(chance.uniform(0.2, 8), 3), other))
-    return Plan(
+    plan = Plan(
         seed=seed,
         seconds=seconds,
         producers=chance.randint(1, 2),
@@ -215,6 +215,12 @@ def _without_queue(seed: int) -> Plan:
         **_since_november(chance, settings),
         settings=settings,
     )
+    if loose:
+        shorten = Fault(
+            round(chance.uniform(13, 18), 3), "shorten", chance.randint(1, 3), round(chance.uniform(1, 5), 3)
+        )
+        plan = replace(plan, faults=(*plan.faults, shorten))
+    return plan
 
 
 def _since_november(chance: random.Random, settings: dict[str, str]) -> dict[str, Any]:
