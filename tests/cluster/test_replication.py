@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from barnabas.clients.admin import Admin
+from barnabas.protocol.records.batch import read_header
 from tests.support.clusters import PATIENT, Cluster, Node
 from tests.support.processes import free_port
 from tests.support.senders import Sender, everything
@@ -122,6 +123,8 @@ def test_a_follower_comes_back_to_a_log_that_begins_within_a_batch(cluster: Clus
     for number in range(10):
         producer.produce("divided", str(number))
     assert producer.flush(60) == 0
+    [log] = cluster.nodes[leader].data.glob("divided-0/*.log")
+    assert read_header(log.read_bytes()).record_count == 10, "they are one batch"
     before = TopicPartition("divided", 0, 4)
     assert cluster.admin.delete_records([before], **PATIENT)[before].result(60).low_watermark == 4
     cluster.start(follower)

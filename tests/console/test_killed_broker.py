@@ -122,6 +122,7 @@ def seconds_until_true(browser: Browser, at: float) -> float:
     return (since - at) / 1000
 
 
+@pytest.mark.timeout(600)
 def test_every_page_is_true_within_three_seconds_after_a_broker_died(
     browser: Browser, cluster: Cluster, searched: str
 ) -> None:

@@ -297,7 +297,7 @@ class Nemesis:
 
     async def _shorten(self, machine: Machine, fault: Fault) -> None:
         """One machine is away while records come and are deleted; then it comes back to what is left."""
-        if not machine.is_up:
+        if not machine.is_up or self._uncovering:
             return
         log = self._world.log
         machine.kill()

@@ -149,7 +149,7 @@ def _with_queue(seed: int) -> Plan:
         has_letters=chance.random() < 0.5,
     )
     plan = _without_queue(seed)
-    faults = [fault for fault in plan.faults if fault.kind != "uncover"]
+    faults = [fault for fault in plan.faults if fault.kind not in ("uncover", "shorten")]
     transactors, admins, workers = chance.choice((0, 0, 1)), chance.choice((0, 0, 1)), chance.randint(2, 4)
     if chance.random() < REPLACE:
         faults.append(Fault(round(chance.uniform(2.5, 5), 3), "replace", 1, round(chance.uniform(8, 12), 3)))

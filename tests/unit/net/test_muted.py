@@ -53,7 +53,8 @@ async def test_a_muted_client_is_answered_at_once_and_its_next_request_waits(exe
         loop = asyncio.get_running_loop()
         reader, writer = await connect(rig)
         writer.write(frame(b"mute"))
-        assert await read_answer(reader) == b"mute"  # before the end of a long time
+        async with asyncio.timeout(60):  # and not after all of a long time
+            assert await read_answer(reader) == b"mute"
         rig.only.unmute()
         rig.seconds = 0.3
         began = loop.time()

@@ -358,19 +358,31 @@ class ReplicaFetcher:
             follower.refusals = 0
             try:
                 self._truncate_to(follower, follower.take(fetched, now_ms))
-                if fetched.records and self._throttle.is_for(follower.log, follower.tp.partition):
-                    self._throttle.record(len(fetched.records), asyncio.get_running_loop().time())
+                self._count(follower, fetched)
                 return True
             except CorruptMessage as error:
                 logger.error("The records fetched for %s are damaged. They are fetched again: %s", follower, error)
                 self._retry_later(follower, error.code)
             except ApiError as error:
                 if isinstance(error, OffsetOutOfRange) and follower.begins_within(fetched):
+                    logger.warning(
+                        "The leader's log of %s begins at offset %d, within a batch. Ours begins anew with that batch.",
+                        follower,
+                        fetched.log_start,
+                    )
+                    self._count(follower, fetched)
                     self._logs.start_within(follower, fetched.records, now_ms)
                     return False
                 logger.error("Could not append the records fetched for %s. It is tried again: %s", follower, error)
                 self._retry_later(follower, error.code)
         return False
+
+    def _count(self, follower: FollowerPartition, fetched: Fetched) -> None:
+        """Count what was fetched, for metrics and for the throttle."""
+        if fetched.records:
+            follower.traffic.replicated_in += len(fetched.records)
+            if self._throttle.is_for(follower.log, follower.tp.partition):
+                self._throttle.record(len(fetched.records), asyncio.get_running_loop().time())
 
     def _truncate_to(self, follower: FollowerPartition, offset: int | None) -> None:
         if offset is not None:

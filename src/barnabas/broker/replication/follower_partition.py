@@ -141,7 +141,6 @@ class FollowerPartition:
             return self.compare(log.latest_epoch, epoch, end_offset)
         if fetched.records:
             log.append_replica(fetched.records, now_ms=now_ms)
-            self.traffic.replicated_in += len(fetched.records)
         self.caught_up = log.log_end_offset >= fetched.high_watermark
         high_watermark = min(fetched.high_watermark, log.log_end_offset)
         if high_watermark > log.high_watermark:
@@ -192,6 +191,8 @@ class FollowerPartition:
         of an earlier epoch, of which the leader only knows that its own log begins after it.
         """
         log, end = self.log, self.log.log_end_offset
+        if not fetched.records:
+            return False
         first = read_header(fetched.records)
         if not first.base_offset < end <= first.last_offset:
             return False

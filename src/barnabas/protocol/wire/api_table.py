@@ -77,7 +77,10 @@ class ApiFormat(NamedTuple):
     plain_response_header: bool = False
     """Whether responses have a header without tagged fields in all versions."""
     repeated: bool = False
-    """Whether the handler answers with one object as long as nothing changes: its bytes are kept."""
+    """Whether the handler answers with one object as long as nothing changes: then its bytes are kept.
+
+    Not with `pack`.
+    """
 
 
 _TOP: Final = AtTop()

@@ -137,15 +137,19 @@ def encoder(key: ApiKey, version: int) -> Encoder:
 
 
 def _keeping(encode_message: Encoder) -> Encoder:
-    """What writes an object that was written last with the bytes of that time, and another correlation id."""
-    kept, before, after = None, b"", b""
+    """What writes an object that was written last with the bytes of that time, and another correlation id.
+
+    Object and bytes are one tuple, since answers may be written in several threads.
+    """
+    last: tuple[Any, bytes, bytes] = None, b"", b""
 
     def encode_kept(correlation_id: int, response: Any) -> bytes:
-        nonlocal kept, before, after
-        if kept is not response:
+        nonlocal last
+        kept = last
+        if kept[0] is not response:
             frame = encode_message(correlation_id, response)
-            kept, before, after = response, frame[:4], frame[8:]
-        return before + correlation_id.to_bytes(4, "big", signed=True) + after
+            last = kept = response, frame[:4], frame[8:]
+        return kept[1] + correlation_id.to_bytes(4, "big", signed=True) + kept[2]
 
     return encode_kept
 

@@ -49,7 +49,7 @@ class AppendInfo(NamedTuple):
 
 
 class Appender(LogPart):
-    """Appends to one log, on the event loop."""
+    """Appends to one log, on the event loop, or in a thread to one that begins within a batch (Log.start_within)."""
 
     __slots__ = ("max_batch",)
 

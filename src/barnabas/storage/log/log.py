@@ -3,9 +3,10 @@
 Threads. Appends and most else that changes the log happen on the event loop, one at a time under `lock`. Whoever works
 on the files in a thread holds `durability.lock` for that, and `lock` only while memory changes: the event loop takes
 `lock` all the time, so it is never held over a call that waits for the disk. There are two exceptions: a log is cut
-under it, in a thread, while nobody leads or follows its partition, and so nobody on the event loop takes it; and a
-segment that is begun gets the file that was made for it by a rename. Methods that wait for the disk say so; the others
-do not wait, but for the first touch after a clean start, when the log is loaded.
+under it, or begins within a batch that is appended, in a thread, while nobody leads or follows its partition, and so
+nobody on the event loop takes it; and a segment that is begun gets the file that was made for it by a rename. Methods
+that wait for the disk say so; the others do not wait, but for the first touch after a clean start, when the log is
+loaded.
 
 `Log` has the lock, the offsets and the files, and is made of parts that keep one promise each:
 
@@ -442,10 +443,12 @@ class Log:
 
         The leader's log begins there, within that batch: DeleteRecords moves the start of a log, and divides no batch.
         What was deleted was committed, so the high watermark is where the log starts. Nothing is dropped for batches
-        that were damaged on the way: CorruptMessage. Otherwise as `truncate_to`.
+        that were damaged on the way, which is CorruptMessage, or cut short. They have a leader epoch, as all that a
+        leader appends, so the follower goes on by comparing epochs. Otherwise as `truncate_to`.
         """
         start_offset, first_offset = self.log_end_offset, read_header(batches).base_offset
-        read_run(memoryview(batches), first_offset, self.tp)
+        if read_run(memoryview(batches), first_offset, self.tp) is None:
+            return
         Truncation(self).start_anew(first_offset)
         self.append_replica(batches, now_ms=now_ms)
         self.high_watermark = min(start_offset, self.log_end_offset)

@@ -144,3 +144,26 @@ def test_records_that_were_delivered_often_come_with_half_of_those_they_came_wit
     times = Counter(at for each in told for at in each)
     assert times == dict.fromkeys(everything, 6)
     assert all(len(each) == 1 for each in told if 6 in each.values())
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_retention_shortens_and_takes_away_what_a_write_is_about(is_stored: bool) -> None:
+    machine = delivered(10)
+    batches = [AcknowledgementBatch(first, last, (Acknowledgement.ACCEPT,)) for first, last in ((1, 1), (3, 6), (8, 8))]
+    machine.acquire("bela", [LogBatch(10, 19)], AcquireLimits(10, 10), 10, 2000)
+    (write,) = machine.acknowledge("anna", batches, 5000).sends
+    (other,) = machine.acknowledge("bela", [AcknowledgementBatch(12, 17, (Acknowledgement.ACCEPT,))], 5000).sends
+    assert isinstance(write, int)
+    assert isinstance(other, int)
+    assert machine.complete_count == 12
+    machine.log_start_moved(5)
+    assert machine.complete_count == 9
+    machine.log_start_moved(15)
+    assert (machine.start_offset, machine.complete_count) == (15, 3)
+    for each in (write, other):
+        if is_stored:
+            machine.stored(each)
+        else:
+            machine.refused(each)
+    assert machine.start_offset == (18 if is_stored else 15)
+    assert (machine.complete_count, machine.in_flight) == (0, 2 if is_stored else 5)
