@@ -40,8 +40,6 @@ class Log:
         """Everything that was sent to it."""
         self.loose: list[tuple[float, str]] = []
         """What was acknowledged in the topic that may lose records, and when it was sent."""
-        self.loose_read: set[str] = set()
-        """What a reader found in it at the end."""
         self.loosened = 0.0
         """When that topic may have lost records last."""
         self.replaced: set[int] = set()

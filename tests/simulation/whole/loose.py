@@ -109,24 +109,16 @@ def watch_elections(log: Log, tree: MemoryTree, now: Any) -> None:
 
 def judge_loose(log: Log, final: list[Read]) -> list[str]:
     """What was acknowledged after the last unclean election and deletion, and is not there."""
-    log.loose_read = {record.value for record in final}
-    return _missing(log, log.loose_read, "is not there")
+    return _missing(log, {record.value for record in final}, "is not there")
 
 
 def judge_replicas(log: Log, tree: MemoryTree, machines: list[Machine]) -> list[str]:
-    """The same for the files of every replica that is in sync: what one of them lacks is lost by a clean election.
-
-    That goes for all that a reader found, too, however long before the last deletion it was sent.
-    """
-    found: list[str] = []
-    for number in state_of(tree).isr:
-        there = set(_values(machines[number - 1]))
-        found += _missing(log, there, f"is not on broker {number}, which is in sync")
-        found += [
-            f"broker {number} is in sync and lacks {value} of {TOPIC}, which was read"
-            for value in sorted(log.loose_read - there)
-        ]
-    return found
+    """The same for the files of every replica that is in sync: what one of them lacks is lost by a clean election."""
+    return [
+        line
+        for number in state_of(tree).isr
+        for line in _missing(log, set(_values(machines[number - 1])), f"is not on broker {number}, which is in sync")
+    ]
 
 
 def _missing(log: Log, there: set[str], what: str) -> list[str]:

@@ -12,7 +12,7 @@ all of it.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.model.errors import InvalidReplicaAssignment, NoReassignmentInProgress
 
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from barnabas.machines.controller.image import PartitionImage
+
+
+SAFE: Final = 2
+"""So many replicas in sync keep what is acknowledged when one of them loses its power."""
 
 
 def begun(partition: PartitionImage, target: Sequence[int]) -> PartitionImage:
@@ -53,7 +57,10 @@ def cancelled(partition: PartitionImage, *, unclean: bool) -> PartitionImage:
 def completed(partition: PartitionImage, up: Collection[int]) -> PartitionImage:
     """The partition on its new replicas, if they are in sync; otherwise as it is.
 
-    When there will be fewer replicas than before, all of them must be in sync, so that the ISR does not shrink for it.
+    When there will be fewer replicas than before, all of them must be in sync, so that the ISR does not shrink for it. And
+    no replica in sync goes if that leaves one alone, unless there shall be no other: it may be about to lose its power,
+    and what those who go have is deleted. Kafka waits for all new replicas where it has a ZooKeeper, and without one for
+    those that came.
     """
     if not partition.is_reassigned:
         return partition
@@ -61,5 +68,7 @@ def completed(partition: PartitionImage, up: Collection[int]) -> PartitionImage:
     isr = tuple(replica for replica in partition.isr if replica not in partition.removing)
     needed = replicas if len(partition.adding) < len(partition.removing) else partition.adding
     if not set(isr).issuperset(needed) or not any(replica in up for replica in isr):
+        return partition
+    if len(isr) < min(len(partition.isr), len(replicas), SAFE):
         return partition
     return replace(partition, replicas=replicas, isr=isr, adding=(), removing=())
