@@ -142,6 +142,8 @@ class Member(GroupReader):
         self._epoch = JOINING
         self._topic_id: Any = None
         self._heard = 0.0
+        self._says_all = True
+        """Whether the next heartbeat is one that is answered with the assignment, whether or not it has changed."""
         self._others = others
         others.append(self)
 
@@ -153,10 +155,11 @@ class Member(GroupReader):
                 for partition in self._owned:
                     await self._read(partition)
             except Unanswered:
+                self._says_all = True  # as Kafka's clients do: the answer, with another assignment, may be lost
                 await self.client.pause()
             except Fenced:
                 self._log.say(f"{self.client.name} was fenced")
-                self._epoch, self._owned = JOINING, ()
+                self._epoch, self._owned, self._says_all = JOINING, (), True
             await asyncio.sleep(0.3 + self.client.chance.random())
 
     async def _beat(self) -> None:
@@ -170,10 +173,11 @@ class Member(GroupReader):
             group_id=NAME,
             member_id=self._id,
             member_epoch=self._epoch,
-            rebalance_timeout=10_000 if self._epoch == JOINING else -1,
-            subscribed_topic_names=[self._topic] if self._epoch == JOINING else None,
+            rebalance_timeout=10_000 if self._says_all else -1,
+            subscribed_topic_names=[self._topic] if self._says_all else None,
             topic_partitions=owned,
         )
+        self._says_all = False
         self._check(ErrorCode(answer.error_code.value))
         self._id, self._epoch = answer.member_id or self._id, answer.member_epoch
         self._heard = asyncio.get_running_loop().time()

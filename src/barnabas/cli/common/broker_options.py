@@ -29,6 +29,8 @@ MOST_BROKERS = 100
 AUTO = 0
 """Stands for as many brokers as the machine has cores."""
 DEFAULT_LISTEN = "localhost:9092"
+SECURED_SUFFIX = ".security"
+"""Of the folder with what `start --secure` makes: it stands beside the data directory, as the metadata store does."""
 DEFAULT_CONSOLE = "localhost:8080"
 DEFAULT_DATA = Path("data")
 DEFAULT_PROTOCOL = "PLAINTEXT"

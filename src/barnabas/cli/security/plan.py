@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from barnabas.cli.common.broker_options import DEFAULT_DATA, DEFAULT_LISTEN
+from barnabas.cli.common.broker_options import DEFAULT_DATA, DEFAULT_LISTEN, SECURED_SUFFIX
 from barnabas.cli.common.failures import Failed
 from barnabas.cli.start.several import METADATA, addresses
 from barnabas.model.errors import ConfigError
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
-SUFFIX: Final = ".security"
-"""Of the folder's name, which stands beside the data directory as the metadata store does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +85,7 @@ def make_plan(
 ) -> SecurePlan:
     """The cluster that the options mean, with `count` brokers below the data directory, or one in it."""
     directory = (data or DEFAULT_DATA).absolute()
-    place = (folder or directory.with_name(f"{directory.name}{SUFFIX}")).absolute()
+    place = (folder or directory.with_name(f"{directory.name}{SECURED_SUFFIX}")).absolute()
     for path in (directory, place):
         _check_path(path)
     host, _, port = (listen or DEFAULT_LISTEN).rpartition(":")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from barnabas import __version__
-from barnabas.cli.common.broker_options import DEFAULT_CONSOLE, BrokerCommandOptions, broker_options
+from barnabas.cli.common.broker_options import DEFAULT_CONSOLE, SECURED_SUFFIX, BrokerCommandOptions, broker_options
 from barnabas.cli.common.help import Command
 from barnabas.cli.common.log_format import LOG_FORMAT
 from barnabas.cli.common.options import takes
@@ -92,6 +92,8 @@ def command(options: BrokerCommandOptions) -> None:
             sys.exit(several.run(wanted, admin_file(secured), console, first_id=options.first_id))
         return
     broker_config = wired.load(None if secured is None else secured.first_server_file)
+    if secured is None and options.config is None:
+        _warn_if_open(broker_config.log_dirs[0])
     if options.daemon:
         start_in_background(["start", *_as_words(options)], broker_config.log_dirs[0])
         return
@@ -182,6 +184,17 @@ def secure(options: BrokerCommandOptions) -> SecurePlan:
     if cluster.secure(plan).files:
         click.echo(f"Made certificates, users and settings in {plan.folder}.")
     return plan
+
+
+def _warn_if_open(directory: Path) -> None:
+    """Say that a cluster that was secured is about to be opened to everybody."""
+    folder = directory.with_name(f"{directory.name}{SECURED_SUFFIX}")
+    if folder.is_dir():
+        click.echo(
+            f"Warning: {folder} has certificates and users for this data, but the broker starts without --secure. "
+            "Whoever reaches it may do everything.",
+            err=True,
+        )
 
 
 def _next_steps(plan: SecurePlan, bootstrap_servers: str) -> str:

@@ -57,10 +57,10 @@ def cancelled(partition: PartitionImage, *, unclean: bool) -> PartitionImage:
 def completed(partition: PartitionImage, up: Collection[int]) -> PartitionImage:
     """The partition on its new replicas, if they are in sync; otherwise as it is.
 
-    When there will be fewer replicas than before, all of them must be in sync, so that the ISR does not shrink for it. And
-    no replica in sync goes if that leaves one alone, unless there shall be no other: it may be about to lose its power,
-    and what those who go have is deleted. Kafka waits for all new replicas where it has a ZooKeeper, and without one for
-    those that came.
+    When there will be fewer replicas than before, all of them must be in sync, so that the ISR does not shrink for it.
+    And no replica in sync goes if that leaves one alone, unless there shall be no other: it may be about to lose its
+    power, and the logs of those that go are deleted. Kafka with a ZooKeeper waits for all new replicas, and without one
+    for those that came.
     """
     if not partition.is_reassigned:
         return partition

@@ -65,6 +65,23 @@ def test_a_leader_that_goes_is_told_so() -> None:
     assert now(machine) == PartitionImage(0, 4, 6, (4, 5), (4, 5), 9)
 
 
+def test_nobody_in_sync_goes_if_that_leaves_one_alone() -> None:
+    """It may be losing its power, and the logs of those that go are deleted."""
+    machine = controller(PartitionImage(0, 2, 4, (2, 1), (2,), 7))
+    reassign(machine, 3, 1)
+    in_sync(machine, 2, 3)
+    assert (set(now(machine).isr), now(machine).removing) == ({2, 3}, (2,))
+    in_sync(machine, 2, 3, 1)
+    assert (now(machine).replicas, set(now(machine).isr), now(machine).is_reassigned) == ((3, 1), {3, 1}, False)
+
+
+def test_one_that_shall_be_the_only_one_may_be_alone() -> None:
+    machine = controller(PartitionImage(0, 2, 4, (2,), (2,), 7))
+    reassign(machine, 3)
+    in_sync(machine, 2, 3)
+    assert (now(machine).replicas, now(machine).isr, now(machine).leader) == ((3,), (3,), 3)
+
+
 def test_another_order_of_the_replicas_is_there_at_once() -> None:
     assert reassign(controller(START), 3, 2, 1) == PartitionImage(0, 1, 5, (3, 2, 1), (1, 2, 3), 8)
 
