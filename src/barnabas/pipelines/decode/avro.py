@@ -71,8 +71,10 @@ class AvroDecoder(ByRecord):
             self._serde = Serde(self._text)
         try:
             value = self._serde.deserialize(data)
-        except EOFError:  # fastavro says no more
+        except (EOFError, IndexError):  # fastavro says no more, and not even that of a number that is cut off
             raise ValueError("it ends in the middle of a field: cut off, or written with another schema") from None
+        except UnicodeDecodeError as error:
+            raise ValueError(f"a text is not UTF-8 ({error.reason}): written with another schema?") from None
         if not self._is_record:
             return (_plain(value),)
         return [_plain(value[field.name]) for field in self._value]

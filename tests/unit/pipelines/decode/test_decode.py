@@ -141,6 +141,21 @@ def test_avro() -> None:
     assert set(reasons(found)) == {102, 103}
 
 
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\x02\x80", "ValueError: it ends in the middle of a field: cut off, or written with another schema"),
+        (b"\x80", "ValueError: it ends in the middle of a field: cut off, or written with another schema"),
+        (b"\x02\x04\xff\xfe", "ValueError: a text is not UTF-8 (invalid start byte): written with another schema?"),
+    ],
+)
+def test_what_avro_cannot_read_is_said_in_words(data: bytes, reason: str) -> None:
+    fields = [{"name": "id", "type": "long"}, {"name": "c", "type": "string"}]
+    schema = json.dumps({"type": "record", "name": "short", "fields": fields})
+    found = AvroDecoder(schema, Framing.NONE).decode(batch([data]))
+    assert reasons(found) == {100: reason}
+
+
 @pytest.mark.parametrize("kind", DECODERS)
 def test_tombstones_can_be_told_from_empty_values(kind: str) -> None:
     empty = {"json": b"{}", "bytes": b"", "string": b""}.get(kind)

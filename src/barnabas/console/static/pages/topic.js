@@ -7,6 +7,7 @@ import { badge, empty, h, link, path, query, replace, tile } from "../dom.js";
 import { bytes, count, duration, plural, rate, short } from "../format.js";
 import { bigTable, table } from "../table.js";
 import { update } from "../update.js";
+import { kindOf } from "./groups.js";
 import { groupState } from "./overview.js";
 
 export function topicHead(name, tab, actions = []) {
@@ -168,7 +169,7 @@ async function showGroups({ every, signal }, name, body) {
   every(1, () => get(`/api${path("topics", name)}/groups`, signal), ({ groups }) => {
     update(card, groups.length ? table([
       { name: "Group", show: (row) => h("span", { class: "wrap" }, link(`/group${query({ id: row.id })}`, row.id)) },
-      { name: "Kind", show: (row) => row.type },
+      { name: "Kind", show: (row) => kindOf(row.type) },
       { name: "State", show: (row) => groupState(row.state) },
       { name: "Lag", kind: "number", show: (row) => plural(row.lag, "record") },
     ], groups, `Groups that read ${name}`, (row) => row.id)
