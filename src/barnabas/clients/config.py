@@ -8,6 +8,7 @@ neither knows is an error that names it.
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.clients.errors import InvalidClientConfig, LibraryMissing
@@ -41,6 +42,8 @@ _ASSIGNORS: Final = {
     "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
     "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
 }
+
+_FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.keystore.location")
 
 _CLASSES: Final = {
     "key.serializer": "key_serializer=",
@@ -98,11 +101,28 @@ def for_librdkafka(found: Mapping[str, Any]) -> dict[str, Any]:
 def open_client(kafka: Any, kind: str, found: Mapping[str, Any]) -> Any:
     """A client of confluent-kafka: `kind` is the name of its class. Raises InvalidClientConfig."""
     try:
-        return getattr(kafka, kind)(for_librdkafka(found))
+        settings = for_librdkafka(found)
+        return getattr(kafka, kind)(settings)
     except kafka.KafkaException as error:
-        raise InvalidClientConfig(error.args[0].str().strip()) from error
+        raise InvalidClientConfig(_unreadable(settings) or error.args[0].str().strip()) from error
     except (TypeError, ValueError) as error:
         raise InvalidClientConfig(str(error)) from error
+
+
+def _unreadable(settings: Mapping[str, Any]) -> str:
+    """Which file of a certificate or a key cannot be read, if one cannot: OpenSSL does not say which it was."""
+    for name in _FILES:
+        path = settings.get(name)
+        if not isinstance(path, str):
+            continue
+        try:
+            with Path(path).open("rb"):
+                pass
+        except IsADirectoryError:  # of certificates
+            continue
+        except OSError as error:
+            return f"{name} names {path}, which cannot be read: {error.strerror}"
+    return ""
 
 
 def check(found: Mapping[str, Any]) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -9,6 +10,9 @@ from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.errors import InvalidClientConfig, LibraryMissing
 from barnabas.clients.library import load
 from barnabas.clients.producer.producer import Producer
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_keywords_are_properties_with_underscores_and_win_over_the_mapping() -> None:
@@ -91,3 +95,14 @@ def test_nobody_is_asked_for_a_token_to_check_properties() -> None:
     assert asked == []
     with pytest.raises(InvalidClientConfig):
         check({"bootstrap.servers": "127.0.0.1:1", "no.such.name": "1", **login})
+
+
+def test_a_file_of_a_certificate_that_is_not_there_is_named(tmp_path: Path) -> None:
+    missing = str(tmp_path / "ca.pem")
+    with pytest.raises(
+        InvalidClientConfig, match=r"ssl\.ca\.location names .*ca\.pem, which cannot be read: No such file"
+    ):
+        check({"security.protocol": "SSL", "ssl.ca.location": missing})
+    (tmp_path / "ca.pem").write_text("no certificate")
+    with pytest.raises(InvalidClientConfig, match="ssl"):
+        check({"security.protocol": "SSL", "ssl.ca.location": missing})
