@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from dataclasses import replace
+from pathlib import Path
 
 import click
 
@@ -44,6 +45,11 @@ def command(options: StoppingOptions) -> None:
 
     directory = several.root(options.data) if options.brokers is not None else options.load().log_dirs[0]
     if (pid := several.starter(directory)) is not None:
+        if ignores_sighup(pid):
+            raise Failed(
+                f"process {pid} runs these brokers and ignores SIGHUP, by which it is asked to restart them, as nohup "
+                "has it. Stop them with `barnabas stop` and start them again, in the background with --daemon."
+            )
         os.kill(pid, signal.SIGHUP)
         click.echo(f"Asked process {pid} to restart its brokers; it says in its terminal how far it is.")
         return
@@ -70,3 +76,13 @@ def command(options: StoppingOptions) -> None:
 
         names = [f"the broker on {folder}" for folder, _ in brokers]
         roll(names, restart, start.reached(wanted), read_client_properties(start.admin_file(secured)), say=click.echo)
+
+
+def ignores_sighup(pid: int) -> bool:
+    """Whether a signal that asks a process to restart its brokers would be lost, as far as this system tells."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return False
+    ignored = next((line.split()[1] for line in lines if line.startswith("SigIgn:")), "0")
+    return bool(int(ignored, 16) >> (signal.SIGHUP - 1) & 1)
