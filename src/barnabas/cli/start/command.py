@@ -78,6 +78,8 @@ def command(options: BrokerCommandOptions) -> None:
         from barnabas.cli.start import several
 
         wanted = arguments(wired, secured)
+        if secured is None and options.config is None:
+            _warn_if_open(several.root(options.data))
         if options.daemon and options.console:
             raise click.UsageError(
                 "--console ends with its command: start `barnabas console` beside brokers in the background."

@@ -68,13 +68,20 @@ def test_the_ready_line_says_where_what_and_how_fast(run: Run, broker: FakeBroke
     )
 
 
+OPEN = "starts without --secure. Whoever reaches it may do everything."
+
+
 def test_a_secured_cluster_is_not_opened_to_everybody_without_a_word(
-    run: Run, broker: FakeBroker, tmp_path: Path
+    run: Run, broker: FakeBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "data.security").mkdir()
     result = run("start", "--data", tmp_path / "data")
     assert result.exit_code == 0
-    assert "the broker starts without --secure. Whoever reaches it may do everything." in result.stderr
+    assert OPEN in result.stderr
+    monkeypatch.setattr("barnabas.cli.start.several.run", lambda *_, **__: 0)
+    result = run("start", "--data", tmp_path / "data", "--brokers", "2")
+    assert result.exit_code == 0
+    assert OPEN in result.stderr
 
 
 def test_the_pid_file_is_there_while_the_broker_runs(run: Run, broker: FakeBroker, tmp_path: Path) -> None:
