@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from barnabas.storage.cleaner import cleaner
+from barnabas.storage.cleaner.worker.cleaning import CleaningAborted
 from barnabas.storage.file_pool import FilePool
 from barnabas.storage.log.reading import LogReader
 from barnabas.storage.log.truncation import Truncation
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from barnabas.storage.cleaner.plan import LogToClean
     from barnabas.storage.file_pool import FileHandle
 
 
@@ -25,6 +28,7 @@ class Bug(NamedTuple):
     name: str
     pair: str
     plant: Callable[[pytest.MonkeyPatch], None]
+    switches: int = 1
 
 
 def _look_twice(patch: pytest.MonkeyPatch) -> None:
@@ -89,6 +93,18 @@ def _sealed_late(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Segment, "sync", sync)
 
 
+def _noted_within_a_cut(patch: pytest.MonkeyPatch) -> None:
+    """The cleaner notes how far it came in the middle of a cut, which has lowered that already."""
+
+    def note(todo: LogToClean, end_offset: int) -> None:
+        with todo.log.lock:
+            if todo.log.truncations != todo.truncations:
+                raise CleaningAborted
+            todo.log.cleaned_to = end_offset
+
+    patch.setattr(cleaner, "_note", note)
+
+
 BUGS: Final = (
     Bug("aborted transactions of a later view", "committed read x retention", _look_twice),
     Bug("aborted transactions of a later view", "committed read x cleaning", _look_twice),
@@ -96,4 +112,5 @@ BUGS: Final = (
     Bug("removed files stay open", "read x retention", _keep_open),
     Bug("a cut that readers do not notice", "read x truncation", _cut_unnoticed),
     Bug("sealed during its sync", "append and roll x flush", _sealed_late),
+    Bug("noted within a cut", "cleaning x truncation", _noted_within_a_cut, switches=2),
 )

@@ -39,7 +39,7 @@ def test_a_pair_in_many_orders(explorer: Explorer, name: str) -> None:
 def test_a_defect_is_found(explorer: Explorer, monkeypatch: pytest.MonkeyPatch, bug: Bug) -> None:
     bug.plant(monkeypatch)
     with pytest.raises((BrokenRule, Deadlock)):
-        explorer.explore(PAIRS[bug.pair], switches=1)
+        explorer.explore(PAIRS[bug.pair], switches=bug.switches)
 
 
 def test_every_order_is_run_once() -> None:

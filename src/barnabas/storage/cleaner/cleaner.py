@@ -55,10 +55,7 @@ def clean(todo: LogToClean, store: LogDirectory, worker: Cleans, limits: Cleaner
         if log.is_closed or log.truncations != todo.truncations:  # whatever was found wrong may be no more than that
             raise CleaningAborted(f"{log.tp} was cut or closed while it was cleaned") from error
         raise
-    with log.lock:
-        if log.truncations != todo.truncations:
-            raise CleaningAborted(f"{log.tp} was cut when it was just cleaned")
-        log.cleaned_to = done.end_offset
+    _note(todo, done.end_offset)
     return LastCleaning(
         time_ms=now_ms,
         seconds=round(time.monotonic() - started, 3),
@@ -67,6 +64,15 @@ def clean(todo: LogToClean, store: LogDirectory, worker: Cleans, limits: Cleaner
         keys=done.keys,
         **done.counts._asdict(),
     )
+
+
+def _note(todo: LogToClean, end_offset: int) -> None:
+    """Note up to where the log is clean. A cut lowers that before it removes anything: its lock is held throughout."""
+    log = todo.log
+    with log.durability.lock, log.lock:
+        if log.truncations != todo.truncations:
+            raise CleaningAborted(f"{log.tp} was cut when it was just cleaned")
+        log.cleaned_to = end_offset
 
 
 def task_for(todo: LogToClean, files: FileSystem, limits: CleanerLimits, now_ms: int) -> CleaningTask:
