@@ -18,7 +18,7 @@ from barnabas.machines.controller.image import ALL_BROKERS, ConfigResource
 from barnabas.model.config.authorizer import check_classes
 from barnabas.model.config.broker import check_logins, check_together
 from barnabas.model.config.definition import Mode, Support, Value
-from barnabas.model.config.keys.all_keys import BROKER_KEYS, TOPIC_KEYS, of_one_listener
+from barnabas.model.config.keys.all_keys import BROKER_KEYS, TOPIC_KEYS, broker_key_of, of_one_listener
 from barnabas.model.config.keys.topic_keys import SYNONYMS
 from barnabas.model.config.per_listener import ListenerValues, parse_listener_settings
 from barnabas.model.config.topic import check_overrides, resolve
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from barnabas.broker.security.password_encoder import PasswordEncoder
     from barnabas.metadata.images.cache import Delta, MetadataCache
     from barnabas.model.config.broker import BrokerConfig
-    from barnabas.model.config.definition import Key
     from barnabas.model.log_config import LogConfig
 
 logger = logging.getLogger(__name__)
@@ -162,7 +161,7 @@ class Settings(Values):
         )
         for name, text in dynamic.items():
             try:
-                if (key := _key(name)) is not None:
+                if (key := broker_key_of(name)) is not None:
                     key.parse(text)
                 check_classes({name: text})
             except (InvalidConfig, ConfigError) as error:
@@ -292,14 +291,9 @@ class _Layers(Values):
         return self._values[name]
 
 
-def _key(name: str) -> Key | None:
-    """The key that a dynamic setting is about, for one listener or for the broker."""
-    return BROKER_KEYS.get(of_one_listener(name) or name)
-
-
 def is_secret(name: str) -> bool:
     """Whether a setting, of one listener or of the broker, is a password."""
-    key = _key(name)
+    key = broker_key_of(name)
     return key is not None and key.sensitive
 
 
@@ -329,7 +323,7 @@ def _usable(settings: Mapping[str, str], whose: str) -> dict[str, str]:
     """The settings without those that an older or newer broker left and that mean nothing here."""
     usable: dict[str, str] = {}
     for name, text in settings.items():
-        key = _key(name)
+        key = broker_key_of(name)
         if _is_read_only(name):
             logger.error("Dynamic setting %s of %s is ignored: it cannot change while the broker runs.", name, whose)
             continue
@@ -371,7 +365,7 @@ def _different(before: Mapping[str, Value], after: Mapping[str, Value]) -> froze
 
 def _report(names: Iterable[str], values: Mapping[str, Value]) -> None:
     for name in sorted(names):
-        key = _key(name)
+        key = broker_key_of(name)
         if key is None:
             continue
         if key.support is Support.HONOURED:

@@ -40,7 +40,7 @@ from barnabas.metadata.znodes import (
     ProducerIdsNode,
     SecretNode,
 )
-from barnabas.model.config.keys.all_keys import BROKER_KEYS, of_one_listener
+from barnabas.model.config.keys.all_keys import broker_key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -95,7 +95,7 @@ def _secret_keys(path: str, data: bytes) -> set[str]:
 
 
 def _is_secret(name: str) -> bool:
-    key = BROKER_KEYS.get(of_one_listener(name) or name)
+    key = broker_key_of(name)
     return key is not None and key.sensitive
 
 

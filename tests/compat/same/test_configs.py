@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -71,6 +72,50 @@ def test_a_brokers_configs_are_the_same(scenes: tuple[Scene, Scene], field: str)
         key: (ours[key][field], theirs[key][field]) for key in shared if ours[key][field] != theirs[key][field]
     }
     assert not different
+
+
+OF_A_LISTENER: Final = {
+    "ssl.keystore.location": "/no/such/keys.pem",
+    "ssl.keystore.type": "PEM",
+    "ssl.keystore.password": "hunter2",
+    "ssl.key.password": "hunter2",
+    "ssl.truststore.location": "/no/such/ca.pem",
+    "ssl.truststore.type": "PEM",
+    "ssl.client.auth": "requested",
+    "ssl.protocol": "TLSv1.2",
+    "ssl.enabled.protocols": "TLSv1.2, TLSv1.3",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+    "plain.sasl.jaas.config": 'org.apache.kafka.common.security.plain.PlainLoginModule required user_a="hunter2";',
+    "max.connections": "7",
+    "num.partitions": "7",
+    "no.such.key": "hunter2",
+}
+
+
+@pytest.mark.parametrize("key", OF_A_LISTENER)
+def test_a_setting_of_one_listener_is_told_in_the_same_way(scenes: tuple[Scene, Scene], key: str) -> None:
+    """Whether it is a secret is what its key is, without the listener's name; of one that nobody knows it is."""
+    name, told = f"listener.name.plaintext.{key}", []
+    for scene in scenes:
+        assert change_broker(scene, name, SET, OF_A_LISTENER[key]) == 0
+        wait_until(partial(is_described, scene, name), f"{name} is told")
+        told.append(described(scene, BROKER, broker_id(scene))[name])
+        assert change_broker(scene, name, DELETE, None) == 0
+    assert told[0] == told[1]
+
+
+def is_described(scene: Scene, key: str) -> bool:
+    return key in described(scene, BROKER, broker_id(scene))
+
+
+def change_broker(scene: Scene, key: str, operation: int, value: str | None) -> int:
+    """The error code of a change of the broker's own settings."""
+    configs = [{"name": key, "config_operation": operation, "value": value}]
+    resource = {"resource_type": BROKER, "resource_name": broker_id(scene), "configs": configs}
+    [answer] = scene.connection.ask(
+        INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource], "validate_only": False}
+    ).responses
+    return int(answer.error_code)
 
 
 SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"

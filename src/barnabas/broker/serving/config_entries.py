@@ -2,6 +2,9 @@
 
 Kafka's rules: a value's source is the strongest place that names the key itself, so a broker key that stands for
 another (log.retention.hours for log.retention.ms) gives the value but is not told as its source.
+
+The value of a password is never told, nor that of a key that nobody knows, which may be one. A setting of one listener
+is what its key is: `listener.name.X.ssl.keystore.location` is told, `listener.name.X.ssl.keystore.password` is not.
 """
 
 from __future__ import annotations
@@ -16,7 +19,14 @@ from barnabas.machines.controller.image import ConfigResource
 from barnabas.machines.controller.names import check_name
 from barnabas.model.config.definition import Mode, write_value
 from barnabas.model.config.group import value as group_value
-from barnabas.model.config.keys.all_keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, of_one_listener
+from barnabas.model.config.keys.all_keys import (
+    BROKER_KEYS,
+    GROUP_KEYS,
+    TOPIC_KEYS,
+    broker_key_of,
+    listener_setting,
+    of_one_listener,
+)
 from barnabas.model.config.keys.group_keys import broker_key
 from barnabas.model.config.keys.topic_keys import SYNONYMS
 from barnabas.model.config.topic import broker_default
@@ -97,18 +107,18 @@ class Describer:
         return self._entry(name, key, shown, origins, read_only=False)
 
     def _of_this_broker(self, name: str) -> DescribeConfigsResourceResult:
-        key, origins = BROKER_KEYS.get(name), _origins(self._settings, name)
-        shown = write_value(self._settings.value(name)) if key is not None else origins[0].text
-        return self._entry(name, key, shown, origins, read_only=_is_read_only(key))
+        key, origins = _key_of(name), _origins(self._settings, name)
+        shown = write_value(self._settings.value(name)) if name in BROKER_KEYS else origins[0].text
+        return self._entry(name, key, shown, origins, read_only=_is_read_only(name))
 
     def _for_all_brokers(self, name: str) -> DescribeConfigsResourceResult:
-        key, text = BROKER_KEYS.get(name), self._settings.dynamic_default[name]
+        key, text = _key_of(name), self._settings.dynamic_default[name]
         origins = [
             origin
             for origin in _origins(self._settings, name)
             if origin.source == ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
         ]
-        return self._entry(name, key, text, origins, read_only=_is_read_only(key))
+        return self._entry(name, key, text, origins, read_only=_is_read_only(name))
 
     def _loggers(self) -> Iterable[DescribeConfigsResourceResult]:
         for name, level in log_levels.levels().items():
@@ -156,7 +166,7 @@ class Describer:
             is_sensitive=secret,
             synonyms=tuple(synonyms) if self._with_synonyms else (),
             config_type=i8(0 if key is None else key.type),
-            documentation=key.doc if key is not None and self._with_documentation else None,
+            documentation=key.doc if key is not None and key.name == name and self._with_documentation else None,
         )
 
 
@@ -191,7 +201,17 @@ def _default(name: str) -> str | None:
     return None if key is None else key.write(key.default)
 
 
-def _is_read_only(key: Key | None) -> bool:
+def _key_of(name: str) -> Key | None:
+    """The key that a broker's setting is about; as in Kafka, those of OAUTHBEARER on one listener are not known."""
+    setting = listener_setting(name)
+    if setting is not None and setting.mechanism == "oauthbearer" and setting.key.startswith("sasl.oauthbearer."):
+        return None
+    return broker_key_of(name)
+
+
+def _is_read_only(name: str) -> bool:
+    """Settings of single listeners are told to be, though they can be changed: Kafka tells so."""
+    key = BROKER_KEYS.get(name)
     return key is None or key.mode is Mode.READ_ONLY
 
 

@@ -163,6 +163,63 @@ class TestDescribeBroker:
             assert value_and_sources(found) == (None, 4, [(name, None, 4)])
             assert (found.is_sensitive, found.config_type) == (True, kind)
 
+    @pytest.mark.parametrize(
+        ("key", "value", "kind"),
+        [
+            ("ssl.keystore.location", "/keys/broker.pem", 2),
+            ("ssl.keystore.type", "PEM", 2),
+            ("ssl.truststore.location", "/keys/ca.pem", 2),
+            ("ssl.client.auth", "required", 2),
+            ("ssl.protocol", "TLSv1.2", 2),
+            ("ssl.principal.mapping.rules", "RULE:^CN=(.*?),.*$/$1/,DEFAULT", 2),
+            ("sasl.enabled.mechanisms", "PLAIN, SCRAM-SHA-512", 7),
+            ("max.connections", "7", 3),
+        ],
+    )
+    async def test_a_setting_of_one_listener_is_told_as_its_key_is(self, key: str, value: str, kind: int) -> None:
+        name = f"listener.name.plaintext.{key}"
+        broker = a_broker({name: value})
+        found = await entry(broker, BROKER, "1", name)
+        assert (found.value, found.is_sensitive, found.config_type) == (value, False, kind)
+        assert value_and_sources(found)[2][0] == (name, value, 4)
+
+    @pytest.mark.parametrize(
+        ("key", "kind"),
+        [
+            ("ssl.keystore.password", 9),
+            ("ssl.keystore.key", 9),
+            ("ssl.key.password", 9),
+            ("ssl.truststore.password", 9),
+            ("sasl.jaas.config", 9),
+            ("plain.sasl.jaas.config", 9),
+            ("my.plugin.password", 0),
+            ("oauthbearer.sasl.oauthbearer.expected.issuer", 0),
+        ],
+    )
+    async def test_a_secret_of_one_listener_is_never_told(self, key: str, kind: int) -> None:
+        name = f"listener.name.plaintext.{key}"
+        found = await entry(a_broker({name: "hunter2"}), BROKER, "1", name)
+        assert "hunter2" not in str(found)
+        assert (found.value, found.is_sensitive, found.config_type) == (None, True, kind)
+
+    async def test_a_setting_of_one_listener_that_is_changed_is_told_with_its_sources(self) -> None:
+        name = "listener.name.plaintext.max.connections"
+        broker = a_broker({name: "7", "max.connections": "9"})
+        await change(broker, (BROKER, "", [(name, SET, "6")]))
+        found = await entry(broker, BROKER, "1", name)
+        assert value_and_sources(found) == (
+            "6",
+            3,
+            [
+                (name, "6", 3),
+                (name, "7", 4),
+                ("max.connections", "9", 4),
+                ("max.connections", "2147483647", 5),
+            ],
+        )
+        [for_all] = (await describe(broker, BROKER, "")).configs
+        assert value_and_sources(for_all) == ("6", 3, [(name, "6", 3)])
+
     async def test_retired_keys_show_when_they_are_set(self) -> None:
         assert value_and_sources(
             await entry(a_broker({"zookeeper.ssl.crl.enable": "true"}), BROKER, "1", "zookeeper.ssl.crl.enable")

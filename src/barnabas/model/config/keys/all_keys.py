@@ -309,6 +309,17 @@ BROKER_KEYS: Final[dict[str, Key]] = {
     for key in keys
 }
 
+
+def broker_key_of(name: str) -> Key | None:
+    """The broker key that a setting is about, for one listener or for the broker; None if there is none.
+
+    >>> key = broker_key_of("listener.name.internal.plain.sasl.jaas.config")
+    >>> key.name, key.sensitive
+    ('sasl.jaas.config', True)
+    """
+    return BROKER_KEYS.get(of_one_listener(name) or name)
+
+
 TOPIC_KEYS: Final[dict[str, Key]] = {
     key.name: key
     for keys in (
