@@ -13,6 +13,7 @@ import secrets
 import time
 from collections import Counter
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
@@ -89,14 +90,15 @@ class Sessions:
 
     async def login_required(self) -> bool:
         """Whether the cluster's listener asks for a login; while no broker answers, what the properties say."""
+        protocol = self._settings.properties.get("security.protocol", "").upper()
         if self._listener is None:
-            address = self._settings.bootstrap_servers.split(",")
-            for each in address:
-                self._listener = await anyio.to_thread.run_sync(diagnosis.find_out, each.strip())
+            find_out = partial(diagnosis.find_out, tls_first=protocol.endswith("SSL"))
+            for each in self._settings.bootstrap_servers.split(","):
+                self._listener = await anyio.to_thread.run_sync(find_out, each.strip())
                 if self._listener is not None:
                     break
         if self._listener is None:
-            return self._settings.properties.get("security.protocol", "").upper().startswith("SASL")
+            return protocol.startswith("SASL")
         return bool(self._listener.mechanisms)
 
     async def find(self, token: str | None) -> ConsoleSession | None:

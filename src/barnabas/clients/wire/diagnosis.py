@@ -78,7 +78,8 @@ def explain(address: str, host: str, security: Security, error: Exception) -> Lo
         return LoginFailed(f"{address}: {_of_alert(alert)}")
     if not isinstance(error, ssl.SSLError | ConnectionClosed | ConnectionResetError | BrokenPipeError):
         return None
-    listener = find_out(address)
+    has_tls = security.tls is not None
+    listener = find_out(address, tls_first=has_tls and not isinstance(error, ssl.SSLError))
     if listener is None:
         return None
     asked = ("SASL_" if security.mechanism else "") + ("SSL" if security.tls else "PLAINTEXT")
@@ -120,7 +121,7 @@ def _of_login(address: str, security: Security, error: RequestRefused) -> LoginF
             "the password is wrong, or there is no such user"
         )
     if error.code is ErrorCode.unsupported_sasl_mechanism:
-        listener = find_out(address)
+        listener = find_out(address, tls_first=security.tls is not None)
         enabled = f": it takes {' and '.join(listener.mechanisms)}" if listener and listener.mechanisms else ""
         return LoginFailed(f"{address}: {security.mechanism} is not enabled on this listener{enabled}")
     if error.code is ErrorCode.illegal_sasl_state:
@@ -128,12 +129,16 @@ def _of_login(address: str, security: Security, error: RequestRefused) -> LoginF
     return None
 
 
-def find_out(address: str) -> ListenerProtocol | None:
-    """What the listener speaks; None if that cannot be found out. A certificate is not looked at: nothing is told."""
+def find_out(address: str, *, tls_first: bool) -> ListenerProtocol | None:
+    """What the listener speaks; None if that cannot be found out. A certificate is not looked at: nothing is told.
+
+    What the listener probably speaks is tried first: the broker logs the other attempt.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    for security in (Security(tls=context), Security()):
+    with_tls, without = Security(tls=context), Security()
+    for security in (with_tls, without) if tls_first else (without, with_tls):
         try:
             plain, host, _ = connect(address, PROBE_SECONDS)
             with plain:
