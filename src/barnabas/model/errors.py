@@ -31,6 +31,10 @@ class InvalidFrame(BarnabasError):
     """What arrived is not a request; the connection that sent it is closed."""
 
 
+class OtherProtocol(InvalidFrame):
+    """What arrived is the beginning of another protocol than Kafka's."""
+
+
 class ConfigError(BarnabasError):
     """A configuration that cannot be used; the message names the key and what it takes."""
 

@@ -29,9 +29,10 @@ import socket
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from barnabas.model.errors import InvalidFrame
+from barnabas.model.errors import InvalidFrame, OtherProtocol
 from barnabas.net.inbox import Inbox
 from barnabas.net.outbox import BLOCKED, DONE, Broken, DiscardingOutbox, Outbox
+from barnabas.net.refusals import Refusal
 from barnabas.net.reply import HANG_UP, Answer, Parked
 from barnabas.protocol.wire.framing import HEADER, LENGTH, frame_size
 
@@ -334,7 +335,10 @@ class Connection:
             self.close()
 
     def _refuse(self, error: InvalidFrame) -> None:
-        logger.warning("Closed the connection of %s:%d on %s: %s", *self.address[:2], self.listener, error)
+        if isinstance(error, OtherProtocol):  # a client that is set up wrongly, and comes again and again
+            self.server.refusals.log(logging.INFO, Refusal(self.address[0], self.listener, str(error)))
+        else:
+            logger.warning("Closed the connection of %s:%d on %s: %s", *self.address[:2], self.listener, error)
         self._send()
         self.close()
 

@@ -22,6 +22,7 @@ from barnabas.net.admission import Admission, ConnectionLimits
 from barnabas.net.connection import Connection
 from barnabas.net.departures import Departures
 from barnabas.net.inbox import SHARED_SIZE, Budget
+from barnabas.net.refusals import LOG_SECONDS, Refusal, RefusalLog
 from barnabas.protocol.wire.framing import FrameLimits
 
 if TYPE_CHECKING:
@@ -51,8 +52,6 @@ LOGIN_SHARE: Final = 8
 """Of the memory for unfinished requests, clients that have not logged in get one of so many parts, in addition."""
 MOST_LOGIN_BYTES: Final = 64 * 1024 * 1024
 """And no more than that: messages of a login are small, and almost always come whole, without taking any of it."""
-WARN_SECONDS: Final = 10.0
-"""How often it is said that a listener is full."""
 MOST_REFUSED: Final = 256
 """Connections of addresses that opened too many, which are kept for a moment before they are closed."""
 NO_SUCH_ADDRESS: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
@@ -111,6 +110,8 @@ class Server:
         """Connections that were closed at once, because their addresses had too many."""
         self.failed_handshakes: Counter[str] = Counter()
         """TLS handshakes that failed, by listener."""
+        self.refusals = RefusalLog(self.loop.time)
+        """Says in the log who was refused a connection."""
         self.throttles = 0
         """How often a connection was muted."""
         self.throttled_seconds = 0.0
@@ -137,8 +138,8 @@ class Server:
         """By listener, what is done with a new connection before anything is read from it."""
         self._waiting: set[socket.socket] = set()
         """Those that accept nothing until a connection is closed."""
-        self._warned_full: dict[str, float] = {}
-        """When it was last said that a listener is full."""
+        self._said: dict[tuple[str, str], float] = {}
+        """When it was last said of a listener that connections wait, by the message."""
         self._sweep: asyncio.TimerHandle | None = None
         if limits.idle_ms >= 0:
             self._sweep = self.loop.call_later(self._sweep_seconds(), self._close_idle)
@@ -208,22 +209,30 @@ class Server:
         """Whether another connection may come in now; if not, see to it that the listener is looked at again."""
         admission = self._admission
         if admission.is_full(listener):
-            self._warn_full(listener)
+            self._say_now_and_then(
+                logging.WARNING,
+                "Listener %s accepts no more connections until one is closed: max.connections is reached.",
+                listener,
+            )
             self.loop.remove_reader(listening)
             self._waiting.add(listening)
             return False
         if (seconds := admission.wait_seconds(listener, self.loop.time())) > 0:
+            self._say_now_and_then(
+                logging.INFO,
+                "Listener %s accepts connections more slowly than they come: max.connection.creation.rate is reached.",
+                listener,
+            )
             self._pause(listening, seconds)
             return False
         return True
 
-    def _warn_full(self, listener: str) -> None:
+    def _say_now_and_then(self, level: int, message: str, listener: str) -> None:
+        """Log what lasts, once in LOG_SECONDS."""
         now = self.loop.time()
-        if now - self._warned_full.get(listener, -math.inf) >= WARN_SECONDS:
-            self._warned_full[listener] = now
-            logger.warning(
-                "Listener %s accepts no more connections until one is closed: max.connections is reached.", listener
-            )
+        if now - self._said.get((message, listener), -math.inf) >= LOG_SECONDS:
+            self._said[message, listener] = now
+            logger.log(level, message, listener)
 
     def _pause(self, listening: socket.socket, seconds: float) -> None:
         self.loop.remove_reader(listening)
@@ -241,11 +250,12 @@ class Server:
     def _add_connection(self, sock: socket.socket, listener: str, address: tuple[str, int]) -> None:
         ip = address[0]
         if self._admission.is_refused(ip):
-            logger.warning("Refused a connection from %s: max.connections.per.ip is reached.", ip)
+            self._log_limit(ip, listener, "it has all that max.connections.per.ip (or its override) allows.")
             self.turned_away += 1
             sock.close()
             return
         if not self._admission.is_protected(listener) and (delay := self._delay_connection(ip)) > 0:
+            self._log_limit(ip, listener, "it comes faster than its quota (connection_creation_rate) allows.")
             self.turned_away += 1
             self._refuse_later(sock, delay)
             return
@@ -262,6 +272,9 @@ class Server:
             self._handshakes.begin(sock, self._tls[listener](), listener, address)
         else:
             self._greet(Connection(self, sock, listener, address))
+
+    def _log_limit(self, ip: str, listener: str, reason: str) -> None:
+        self.refusals.log(logging.WARNING, Refusal(ip, listener, reason))
 
     def _refuse_later(self, sock: socket.socket, delay: float) -> None:
         """Close a connection after a while, so that its client does not come again at once."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from barnabas.model.errors import InvalidFrame
+from barnabas.model.errors import InvalidFrame, OtherProtocol
 from barnabas.protocol.wire.varint import read_uvarint
 
 LENGTH: Final = struct.Struct(">i")
@@ -20,6 +20,12 @@ MAX_STRING: Final = 0x7FFF
 """Bytes in a string, also where its length could be larger."""
 MAX_TAGS: Final = 100
 """Tagged fields in a request header; Kafka defines none."""
+TLS_HELLO: Final = range(0x1603_0000, 0x1603_0500)
+"""How a TLS client's first record begins, as a length: a handshake (22), a version up to 3.4, half a length."""
+HTTP_METHODS: Final = frozenset(
+    int.from_bytes(word) for word in (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"CONN", b"PATC", b"PRI ")
+)
+"""How an HTTP request begins, as a length; the last one is HTTP/2."""
 
 
 class RequestHeader(NamedTuple):
@@ -43,11 +49,21 @@ class FrameLimits(NamedTuple):
 
 
 def frame_size(data: memoryview, position: int, limits: FrameLimits) -> int:
-    """The length of the frame that starts at `position`, without its four length bytes."""
+    """The length of the frame that starts at `position`, without its four length bytes.
+
+    Raises OtherProtocol for a length that is the beginning of TLS or HTTP, and InvalidFrame for any other bad one.
+    """
     size: int = LENGTH.unpack_from(data, position)[0]
     if size < limits.smallest:
         raise InvalidFrame(f"a frame of {size} bytes cannot hold a request header of at least {HEADER.size}")
     if size > limits.largest:
+        if size in TLS_HELLO:
+            raise OtherProtocol(
+                "it began a TLS handshake where a request was expected; the client's security.protocol must be that of "
+                "the listener."
+            )
+        if size in HTTP_METHODS:
+            raise OtherProtocol("it sent a request of HTTP, and the listener speaks Kafka's protocol.")
         raise InvalidFrame(f"a frame of {size} bytes is larger than {limits.key}={limits.largest}")
     return size
 
