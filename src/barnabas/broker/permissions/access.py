@@ -75,7 +75,7 @@ class Permissions:
         In a thread, the rules may be replaced meanwhile. The memo is found before it is known that they were not: so it
         is emptied later, or it belongs to the new rules and nothing of the old ones is put into it.
         """
-        principal, host, operation, resource_type, name, _ = question
+        principal, host, operation, resource_type, name, _, _ = question
         key = principal, operation, resource_type, name
         decision: Authorization | None = session.memo.decisions.get(key)
         if decision is None:
@@ -130,9 +130,8 @@ class Access:
     def allows_some(self, operation: Operation, resource_type: AclResourceType) -> bool:
         """Whether the caller may do this to at least one resource of a type."""
         decision = self._permissions.rules.decide_for_some(self.principal, self._host, operation, resource_type)
-        self._permissions.log(
-            Question(self.principal, self._host, operation, resource_type, "any", self._api), decision
-        )
+        question = Question(self.principal, self._host, operation, resource_type, "", self._api, is_any=True)
+        self._permissions.log(question, decision)
         return decision.allowed
 
     def topics(self, operation: Operation, names: Iterable[str], *, quiet: bool = False) -> set[str]:

@@ -40,6 +40,14 @@ class Question(NamedTuple):
     resource_type: AclResourceType
     name: str
     api: str
+    is_any: bool = False
+    """Whether it was asked for at least one resource of the type, which has no name then."""
+
+    @property
+    def resource(self) -> str:
+        """What the log calls it: no name of a resource looks like that of any."""
+        label = self.resource_type.label
+        return f"any {label}" if self.is_any else f"{label}:{self.name}"
 
 
 class AuditLog:
@@ -93,7 +101,7 @@ def _line(question: Question, decision: Authorization, left_out: int = 0) -> str
         "principal": question.principal,
         "host": question.host,
         "operation": question.operation.label,
-        "resource": f"{question.resource_type.label}:{question.name}",
+        "resource": question.resource,
         "api": question.api,
         "decision": "allowed" if decision else "denied",
         "rule": str(decision.rule),

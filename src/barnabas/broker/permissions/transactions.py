@@ -24,7 +24,10 @@ def _may_write(asked: Asked, transactional_id: str) -> bool:
 
 
 def init_producer_id(asked: Asked) -> Admitted | Denied:
-    """Write of the transactional id; without one IdempotentWrite of the cluster, or Write of any topic."""
+    """Write of the transactional id; without one IdempotentWrite of the cluster, or Write of any topic.
+
+    Whoever is refused lacked both, and the audit log has a line for each.
+    """
     access, transactional_id = asked.access, asked.request.transactional_id
     if transactional_id is not None:
         return Admitted(asked.request) if _may_write(asked, transactional_id) else _refuse_id(asked)
@@ -32,6 +35,7 @@ def init_producer_id(asked: Asked) -> Admitted | Denied:
         return Admitted(asked.request)
     if access.allows_some(Operation.WRITE, AclResourceType.TOPIC):
         return Admitted(asked.request)
+    access.allows_cluster(Operation.IDEMPOTENT_WRITE)  # for the log
     return asked.refuse(AclResourceType.CLUSTER)
 
 

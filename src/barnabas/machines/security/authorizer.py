@@ -59,6 +59,7 @@ SUPER_USER: Final = Authorization(True, "super user")
 DEFAULT_ALLOW: Final = Authorization(True, "no ACL is for the resource, and allow.everyone.if.no.acl.found is true")
 DEFAULT_DENY: Final = Authorization(False, "no ACL is for the resource")
 NO_MATCH: Final = Authorization(False, "no ACL for the resource allows it")
+NO_MATCH_OF_ANY: Final = Authorization(False, "no ACL allows it for any resource of this type")
 
 NOBODY: Final = frozenset({Entry(ANY_USER, WILDCARD, Operation.ALL, Permission.DENY)})
 """The ACLs of a pattern whose own cannot be read, and never could: only super users may do anything."""
@@ -164,7 +165,7 @@ class Authorizer:
         for pattern, acl in allowed.items():
             if pattern not in denied and not any(prefix in denied for prefix in _prefixes(pattern)):
                 return Authorization(True, acl)
-        return NO_MATCH
+        return NO_MATCH_OF_ANY
 
     def _patterns(
         self, resource_type: AclResourceType, name: str

@@ -6,16 +6,29 @@ import gc
 import json
 import logging
 import weakref
-from typing import TYPE_CHECKING
+
+import pytest
+from kio.index import load_request_schema
 
 from barnabas.broker.permissions.access import REMEMBERED, Permissions
 from barnabas.broker.permissions.audit import LINES_PER_SECOND, REPEAT_SECONDS, AuditLog
+from barnabas.broker.permissions.needs import Admitted, Asked
+from barnabas.broker.permissions.transactions import init_producer_id
 from barnabas.broker.serving.caller import NO_MEMO, Caller, Session
-from barnabas.machines.security.acls import AclResourceType, Entry, Operation, Permission, ResourcePattern, bits
+from barnabas.machines.controller.image import ClusterImage
+from barnabas.machines.security.acls import (
+    CLUSTER_NAME,
+    AclResourceType,
+    Entry,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    bits,
+)
 from barnabas.machines.security.authorizer import Authorizer
-
-if TYPE_CHECKING:
-    import pytest
+from barnabas.protocol.apis import ApiKey
+from tests.support.wire import build
 
 ORDERS = ResourcePattern(AclResourceType.TOPIC, "orders")
 
@@ -112,6 +125,65 @@ def test_permissions_are_logged_at_debug_with_their_rule(caplog: pytest.LogCaptu
     judge.of(caller(), "FETCH").allows_topic(Operation.READ, "orders")
     (line,) = map(json.loads, caplog.messages)
     assert line["rule"] == "Allow User:alice Read on Topic:LITERAL:orders from *"
+
+
+def ask_for_a_producer_id(judge: Permissions) -> bool:
+    """Whether an idempotent producer of alice is admitted."""
+    schema = load_request_schema(ApiKey.INIT_PRODUCER_ID, 5)
+    asked = Asked(
+        judge.of(caller(), "INIT_PRODUCER_ID"),
+        ApiKey.INIT_PRODUCER_ID,
+        5,
+        5,
+        build(schema, {"transactional_id": None}),
+        image=ClusterImage(),
+    )
+    return isinstance(init_producer_id(asked), Admitted)
+
+
+@pytest.mark.parametrize(
+    ("entry", "pattern", "expected"),
+    [
+        (
+            Operation.WRITE,
+            ResourcePattern(AclResourceType.TOPIC, "app-", PatternType.PREFIXED),
+            ("Write", "any Topic", "Allow User:alice Write on Topic:PREFIXED:app- from *"),
+        ),
+        (
+            Operation.IDEMPOTENT_WRITE,
+            ResourcePattern(AclResourceType.CLUSTER, CLUSTER_NAME),
+            (
+                "IdempotentWrite",
+                "Cluster:kafka-cluster",
+                "Allow User:alice IdempotentWrite on Cluster:LITERAL:kafka-cluster from *",
+            ),
+        ),
+    ],
+)
+def test_what_lets_an_idempotent_producer_in_is_logged(
+    caplog: pytest.LogCaptureFixture, entry: Operation, pattern: ResourcePattern, expected: tuple[str, str, str]
+) -> None:
+    caplog.set_level(logging.DEBUG, "barnabas.audit")
+    judge = permissions(Authorizer({pattern: {Entry("User:alice", "*", entry, Permission.ALLOW)}}))
+    assert ask_for_a_producer_id(judge)
+    assert [logged(line) for line in caplog.messages] == [("allowed", *expected)]
+
+
+def test_an_idempotent_producer_that_is_refused_lacks_both_permissions(caplog: pytest.LogCaptureFixture) -> None:
+    """One line was logged, of a topic named any."""
+    caplog.set_level(logging.DEBUG, "barnabas.audit")
+    denial = {Entry("User:alice", "*", Operation.ALL, Permission.DENY)}
+    cluster = ResourcePattern(AclResourceType.CLUSTER, CLUSTER_NAME)
+    assert not ask_for_a_producer_id(permissions(Authorizer({cluster: denial})))
+    assert [logged(line) for line in caplog.messages] == [
+        ("denied", "Write", "any Topic", "no ACL allows it for any resource of this type"),
+        ("denied", "IdempotentWrite", "Cluster:kafka-cluster", f"Deny User:alice All on {cluster} from *"),
+    ]
+
+
+def logged(line: str) -> tuple[str, ...]:
+    found = json.loads(line)
+    return tuple(found[key] for key in ("decision", "operation", "resource", "rule"))
 
 
 def test_a_denial_that_is_repeated_without_end_is_logged_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
