@@ -6,7 +6,7 @@ which every cluster settles by what its brokers support (Kafka 3.9 over ZooKeepe
 one); and except for the cluster's secret, which is in no file: the first broker over the new tree makes another one.
 So are credentials of users, passwords in brokers' settings and delegation tokens, unless they are asked for: a copy of
 a tree is kept in places where no secret should be. Whoever has a copy with them can guess at passwords for as long as
-he likes.
+he likes. A setting of brokers that Barnabas does not know may be a password, and is treated as one.
 Topic ids, assignments, leader epochs, the controller's epoch, settings, the cluster's id and the last producer ids are
 carried as they are, so the log directories that go with the tree fit it wherever it is opened. The target numbers
 versions and creation ids anew.
@@ -89,14 +89,19 @@ def _without_secrets(node: StoredNode) -> StoredNode:
 def _secret_keys(path: str, data: bytes) -> set[str]:
     """The names of the settings in a node that are secrets."""
     resource = ConfigNode.resource(path) if path.startswith(f"{ConfigsNode.path}/") else None
-    if resource is None or resource.kind not in ("brokers", "users"):
-        return set()
-    return {key for key in ConfigNode.decode(path, data) if key in BY_TITLE or _is_secret(key)}
+    match None if resource is None else resource.kind:
+        case "users":
+            return BY_TITLE.keys() & ConfigNode.decode(path, data).keys()
+        case "brokers":
+            return {name for name in ConfigNode.decode(path, data) if _may_be_secret(name)}
+        case _:
+            return set()
 
 
-def _is_secret(name: str) -> bool:
+def _may_be_secret(name: str) -> bool:
+    """Whether a broker's setting is a password, or nobody knows what it is."""
     key = broker_key_of(name)
-    return key is not None and key.sensitive
+    return key is None or key.sensitive
 
 
 async def import_tree(store: MetadataStore, tree: Mapping[str, Any], *, outdated: bool = False) -> int:

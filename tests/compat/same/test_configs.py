@@ -86,6 +86,7 @@ OF_A_LISTENER: Final = {
     "ssl.enabled.protocols": "TLSv1.2, TLSv1.3",
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
     "plain.sasl.jaas.config": 'org.apache.kafka.common.security.plain.PlainLoginModule required user_a="hunter2";',
+    "no.mechanism.sasl.jaas.config": "hunter2",
     "max.connections": "7",
     "num.partitions": "7",
     "no.such.key": "hunter2",

@@ -153,6 +153,8 @@ async def test_no_secret_is_exported_unless_it_is_asked_for(tmp_path: Path) -> N
         "/config/brokers/1": {
             "listener.name.x.ssl.key.password": "hidden",
             "listener.name.x.plain.sasl.jaas.config": "a",
+            "listener.name.x.misspelt.mechanism.sasl.jaas.config": "a",
+            "some.plugin.password": "hidden",
             "num.io.threads": "3",
         },
     }
@@ -165,5 +167,6 @@ async def test_no_secret_is_exported_unless_it_is_asked_for(tmp_path: Path) -> N
     assert "/delegation_token/tokens/abc" not in bare
     whole = (await export_tree(store, with_credentials=True))["nodes"]
     assert json.loads(whole["/config/users/alice"])["config"]["SCRAM-SHA-256"] == credential
+    assert json.loads(whole["/config/brokers/1"])["config"] == nodes["/config/brokers/1"]
     assert "/delegation_token/tokens/abc" in whole
     await store.close()

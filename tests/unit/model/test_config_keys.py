@@ -77,3 +77,4 @@ def test_a_name_of_one_listener_is_told_apart() -> None:
     assert of_one_listener("listener.name.internal.max.connections") == "max.connections"
     assert of_one_listener("max.connections") is None
     assert of_one_listener("listener.name.internal.plain.sasl.jaas.config") == "sasl.jaas.config"
+    assert of_one_listener("listener.name.internal.no.mechanism.sasl.jaas.config") == "sasl.jaas.config"

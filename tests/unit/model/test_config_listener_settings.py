@@ -103,6 +103,16 @@ def test_what_cannot_be_used_stops_the_start(given: dict[str, str], complaint: s
     assert complaint in str(caught.value)
 
 
+@pytest.mark.parametrize("mechanism", ["plian", "PLAIN", "scram.sha.512"])
+def test_a_mechanism_that_is_none_is_warned_of(mechanism: str) -> None:
+    """A password was set for it, and nobody could log in by it."""
+    config = BrokerConfig.load(TWO | {f"listener.name.outside.{mechanism}.sasl.jaas.config": "x required;"})
+    assert config.warnings == (
+        f"listener.name.outside.{mechanism}.sasl.jaas.config is ignored: {mechanism} is none of the mechanisms plain, "
+        "scram-sha-256, scram-sha-512, oauthbearer, gssapi",
+    )
+
+
 def test_the_guide_to_security_starts_a_broker_without_a_warning() -> None:
     text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
     server, client, rules = re.findall(r"```properties\n(.*?)```", text.partition("## Identity")[0], re.DOTALL)

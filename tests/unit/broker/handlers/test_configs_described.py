@@ -192,6 +192,7 @@ class TestDescribeBroker:
             ("ssl.truststore.password", 9),
             ("sasl.jaas.config", 9),
             ("plain.sasl.jaas.config", 9),
+            ("no.mechanism.sasl.jaas.config", 9),
             ("my.plugin.password", 0),
             ("oauthbearer.sasl.oauthbearer.expected.issuer", 0),
         ],

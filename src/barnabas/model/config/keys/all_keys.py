@@ -281,10 +281,14 @@ def listener_setting(name: str) -> ListenerSetting | None:
     match = _ONE_LISTENER.fullmatch(name)
     if match is None:
         return None
-    mechanism, _, key = match[2].partition(".")
-    if key in _OF_MECHANISMS or (mechanism == "oauthbearer" and key.startswith("sasl.oauthbearer.")):
-        return ListenerSetting(match[1], mechanism, key)
-    return ListenerSetting(match[1], None, match[2])
+    listener, setting = match[1], match[2]
+    for key in _OF_MECHANISMS:  # whatever stands for the mechanism: a password is one behind a misspelt name, too
+        if setting.endswith(f".{key}"):
+            return ListenerSetting(listener, setting.removesuffix(f".{key}"), key)
+    mechanism, _, key = setting.partition(".")
+    if mechanism == "oauthbearer" and key.startswith("sasl.oauthbearer."):
+        return ListenerSetting(listener, mechanism, key)
+    return ListenerSetting(listener, None, setting)
 
 
 def of_one_listener(name: str) -> str | None:
