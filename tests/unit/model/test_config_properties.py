@@ -52,6 +52,26 @@ def test_a_broken_escape_is_refused(text: str) -> None:
         parse_properties(text)
 
 
+def test_what_is_wrong_with_a_password_is_said_without_it() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_properties('sasl.jaas.config=PlainLoginModule required password="hunter2\\ursula";')
+    assert (
+        str(caught.value)
+        == "the value of sasl.jaas.config has a broken \\u escape: four hexadecimal digits must follow"
+    )
+
+
+def test_lines_of_a_private_key_are_not_taken_for_settings() -> None:
+    """They were unknown settings, and the log had a warning with each of them."""
+    begin, line, end = "-----BEGIN PRIVATE KEY-----", "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC", "-----END PRIVATE KEY-----"
+    with pytest.raises(ConfigError, match=r"-----END .* backslash") as caught:
+        parse_properties(f"ssl.keystore.key={begin}\n{line}\n{end}\n")
+    assert line not in str(caught.value)
+    assert parse_properties(f"ssl.keystore.key={begin}\\n\\\n{line}\\n\\\n{end}\n") == {
+        "ssl.keystore.key": f"{begin}\n{line}\n{end}"
+    }
+
+
 def test_overrides_are_taken_as_they_are() -> None:
     assert parse_overrides(["a=1", "b.c = x=y ", "d=", "a=2"]) == {"a": "2", "b.c": "x=y", "d": ""}
 

@@ -13,12 +13,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _BLANK: Final = " \t\f"
+_PEM: Final = ("-----BEGIN ", "-----END ")
+"""How the lines around a certificate or key begin."""
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _WRITTEN: Final = {"\\": "\\\\"} | {char: f"\\{letter}" for letter, char in _ESCAPES.items()}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The keys and values of a properties file; raises ConfigError for a broken escape."""
+    """The keys and values of a properties file; raises ConfigError for a broken escape, and for PEM in several lines.
+
+    Messages have no values, which may be passwords.
+    """
     return dict(_split(line) for line in _logical_lines(text))
 
 
@@ -76,13 +81,19 @@ def _split(line: str) -> tuple[str, str]:
     end = 0
     while end < len(line) and line[end] not in "=:" + _BLANK:
         end += 2 if line[end] == "\\" else 1
+    if line.startswith(_PEM):  # else a private key would be taken for names of settings, and logged as such
+        raise ConfigError(
+            f"a line begins with {line.partition(' ')[0]} and is no setting: where a certificate or key stands in a "
+            "setting, each of its lines but the last ends with a backslash"
+        )
     rest = line[end:].lstrip(_BLANK)
     if rest[:1] in ("=", ":"):
         rest = rest[1:].lstrip(_BLANK)
-    return _unescape(line[:end]), _unescape(rest)
+    key = _unescape(line[:end], "a key")
+    return key, _unescape(rest, f"the value of {key}")
 
 
-def _unescape(text: str) -> str:
+def _unescape(text: str, what: str) -> str:
     if "\\" not in text:
         return text
     parts: list[str] = []
@@ -97,7 +108,7 @@ def _unescape(text: str) -> str:
         escape = text[position]
         position += 1
         if escape == "u":
-            parts.append(_unicode(text[position : position + 4], text))
+            parts.append(_unicode(text[position : position + 4], what))
             position += 4
         else:
             parts.append(_ESCAPES.get(escape, escape))
@@ -105,7 +116,7 @@ def _unescape(text: str) -> str:
     return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _unicode(digits: str, text: str) -> str:
+def _unicode(digits: str, what: str) -> str:
     if len(digits) != 4 or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
-        raise ConfigError(f"{text!r} has a broken \\u escape: four hexadecimal digits must follow")
+        raise ConfigError(f"{what} has a broken \\u escape: four hexadecimal digits must follow")
     return chr(int(digits, 16))
