@@ -22,7 +22,7 @@ from barnabas.cli.common.values.addresses import check_listen_address
 from barnabas.model.environment import LOG_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from barnabas.broker.app import ReadyInfo
@@ -70,6 +70,8 @@ def command(options: BrokerCommandOptions) -> None:
     """
     if options.console is not None:
         check_listen_address(options.console, "--console")
+    if options.settings and LOG_PREFIX not in os.environ:  # else the command that runs several brokers has said it
+        _warn_of_passwords(options.settings)
     options = counted(options)
     secured = secure(options) if options.secure else None
     pushed = _telemetry_settings(options)
@@ -199,6 +201,21 @@ def _warn_if_open(directory: Path) -> None:
         )
 
 
+def _warn_of_passwords(settings: Iterable[str]) -> None:
+    """Say which passwords everybody on this machine can read in the list of processes."""
+    from barnabas.model.config.keys.all_keys import broker_key_of
+    from barnabas.model.config.properties import parse_overrides
+
+    for name, text in parse_overrides(settings).items():
+        key = broker_key_of(name)
+        if key is not None and key.sensitive and not text.startswith("${"):
+            click.echo(
+                f"Warning: other users of this machine can see the value of --set {name} in the list of processes. "
+                "Put it into the file of --config.",
+                err=True,
+            )
+
+
 def _next_steps(plan: SecurePlan, bootstrap_servers: str) -> str:
     from barnabas.cli.security.next_steps import next_steps
 
@@ -284,12 +301,12 @@ def _run(config: BrokerConfig, secured: SecurePlan | None, console: str | None, 
             return
         text = ready_line(info)
         if secured is not None:
-            text += f"\n{_next_steps(secured, _listeners(info))}"
+            text += f"\n{_next_steps(secured, address_of_clients(info, secured=True))}"
         click.echo(text)
         sys.stdout.flush()
         service.tell_starter(text)
         if console is not None:
-            servers = _listeners(info).split(", ")[0]
+            servers = address_of_clients(info, secured=secured is not None)
             folder, login = config.log_dirs[0], admin_file(secured)
             child.start(console_child.arguments(console, servers, folder, login, telemetry=telemetry))
 
@@ -307,6 +324,13 @@ def ready_line(info: ReadyInfo) -> str:
         f"Barnabas {__version__} is ready on {_listeners(info)}; data in {directories} ({info.summary}); "
         f"started in {info.seconds:.2f} s{_metrics(info)}"
     )
+
+
+def address_of_clients(info: ReadyInfo, *, secured: bool) -> str:
+    """The first listener, or of a secured cluster the first one for the properties that were made: TLS and a login."""
+    fitting = (each for each in info.listeners if not secured or (each.uses_tls and each.uses_sasl))
+    listener = next(fitting, info.listeners[0])
+    return f"{_host(listener.host)}:{listener.port}"
 
 
 def _report(info: ReadyInfo) -> dict[str, Any]:

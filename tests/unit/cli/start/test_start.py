@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas import __version__
+from barnabas.broker.app import ReadyInfo
 from barnabas.cli.start import service
+from barnabas.cli.start.command import address_of_clients
 from barnabas.model.config.listeners import Listener
 from barnabas.model.errors import StartupError
 
@@ -82,6 +84,24 @@ def test_a_secured_cluster_is_not_opened_to_everybody_without_a_word(
     result = run("start", "--data", tmp_path / "data", "--brokers", "2")
     assert result.exit_code == 0
     assert OPEN in result.stderr
+
+
+def test_passwords_on_the_command_line_are_warned_of(run: Run, broker: FakeBroker, tmp_path: Path) -> None:
+    name = "listener.name.plaintext.plain.sasl.jaas.config"
+    words = ("--set", f"{name}=hunter2 required;", "--set", "telemetry.otlp.token=hunter2", "--set", "num.partitions=2")
+    result = run("start", "--data", tmp_path, *words)
+    assert result.exit_code == 0
+    warned = [line for line in result.stderr.splitlines() if "in the list of processes" in line]
+    assert [line.split(" --set ")[1].split()[0] for line in warned] == [name, "telemetry.otlp.token"]
+    assert "hunter2" not in result.stderr
+
+
+def test_what_to_type_next_is_for_the_listener_with_logins() -> None:
+    """With another listener beside it, both stood there with a comma and a blank between them."""
+    first, login = Listener("CERTIFICATES", "::1", 9094, "SSL"), Listener("LOGINS", "", 9093, "SASL_SSL")
+    info = ReadyInfo((first, login), (), "", 0.0)
+    assert address_of_clients(info, secured=True) == "*:9093"
+    assert address_of_clients(info, secured=False) == "[::1]:9094"
 
 
 def test_the_pid_file_is_there_while_the_broker_runs(run: Run, broker: FakeBroker, tmp_path: Path) -> None:
