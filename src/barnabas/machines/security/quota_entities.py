@@ -92,7 +92,7 @@ def check_value(entity: QuotaEntity, key: str, value: float) -> None:
     """Refuse what cannot be a quota of this entity, with InvalidRequest. Kafka takes infinity and what is no number."""
     if key not in entity.keys:
         raise InvalidRequest(f"Invalid configuration key {key}")
-    if not value > 0:
+    if not value > (_ROUNDING if key in WHOLE else 0):  # else it would be stored as 0, and count for nothing
         raise InvalidRequest(f"Quota {key} must be greater than 0")
     if key not in WHOLE and math.isinf(value):
         raise InvalidRequest(f"Quota {key} must be finite. Remove it instead.")

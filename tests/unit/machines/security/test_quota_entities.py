@@ -50,6 +50,8 @@ def test_what_is_no_entity_is_refused(parts: dict[str, str | None], words: str) 
         (ALICE, "producer_byte_rate", 0.0, "must be greater than 0"),
         (ALICE, "producer_byte_rate", -1.0, "must be greater than 0"),
         (ALICE, "producer_byte_rate", math.nan, "must be greater than 0"),
+        (ALICE, "producer_byte_rate", 1e-9, "must be greater than 0"),
+        (ADDRESS, "connection_creation_rate", 1e-9, "must be greater than 0"),
         (ALICE, "producer_byte_rate", 1.5, "cannot be a fractional value"),
         (ALICE, "producer_byte_rate", 1e30, "too large for a LONG"),
         (ALICE, "request_percentage", math.inf, "must be finite"),
