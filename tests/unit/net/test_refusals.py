@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.model.errors import OtherProtocol
+from barnabas.model.errors import InvalidFrame, OtherProtocol
 from barnabas.net.admission import ConnectionLimits
 from barnabas.net.refusals import LOG_SECONDS, REMEMBERED, Refusal, RefusalLog
 from barnabas.net.server import Limits
@@ -116,11 +116,14 @@ def a_tls_hello(newest: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED) -> by
 
 TLS = "it began a TLS handshake where a request was expected"
 HTTP = "it sent a request of HTTP"
+PROXY = "it began with the PROXY protocol"
 OTHER_PROTOCOLS = {
     "TLS": (a_tls_hello(), TLS),
     "TLS 1.2": (a_tls_hello(ssl.TLSVersion.TLSv1_2), TLS),
     "GET": (b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n", HTTP),
     "POST": (b"POST / HTTP/1.1\r\nHost: broker\r\n\r\n", HTTP),
+    "PROXY": (b"PROXY TCP4 10.0.0.1 10.0.0.2 50000 9092\r\n", PROXY),
+    "PROXY 2": (b"\r\n\r\n\0\r\nQUIT\n", PROXY),
     "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", HTTP),
 }
 
@@ -130,6 +133,13 @@ OTHER_PROTOCOLS = {
 def test_the_beginning_of_another_protocol_is_recognised(sent: bytes, told: str, limits: FrameLimits) -> None:
     with pytest.raises(OtherProtocol, match=told):
         frame_size(memoryview(sent), 0, limits)
+
+
+def test_a_text_that_is_taken_for_a_length_is_told() -> None:
+    with pytest.raises(InvalidFrame, match=r"1397966893 bytes \(the text 'SSH-'\) is larger"):
+        frame_size(memoryview(b"SSH-2.0-OpenSSH\r\n"), 0, FrameLimits(104_857_600))
+    with pytest.raises(InvalidFrame, match=r"2147483647 bytes is larger"):
+        frame_size(memoryview(b"\x7f\xff\xff\xff"), 0, FrameLimits(104_857_600))
 
 
 async def test_a_client_of_another_protocol_is_said_to_speak_it_once_and_is_no_alarm(
@@ -148,10 +158,10 @@ async def test_a_client_of_another_protocol_is_said_to_speak_it_once_and_is_no_a
 
     caplog.set_level(logging.INFO, "barnabas.net")
     await run(Rig(tls=None), executor, story)
-    assert [(line.levelno, TLS in line.message, HTTP in line.message) for line in caplog.records] == [
-        (logging.INFO, True, False),
-        (logging.INFO, False, True),
-    ]
+    assert {line.levelno for line in caplog.records} == {logging.INFO}
+    assert sorted(found for line in caplog.messages for found in (TLS, HTTP, PROXY) if found in line) == sorted(
+        (TLS, HTTP, PROXY)
+    )
 
 
 async def test_a_browser_on_a_listener_with_tls_is_said_to_speak_http(

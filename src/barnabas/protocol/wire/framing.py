@@ -22,10 +22,17 @@ MAX_TAGS: Final = 100
 """Tagged fields in a request header; Kafka defines none."""
 TLS_HELLO: Final = range(0x1603_0000, 0x1603_0500)
 """How a TLS client's first record begins, as a length: a handshake (22), a version up to 3.4, half a length."""
-HTTP_METHODS: Final = frozenset(
-    int.from_bytes(word) for word in (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"CONN", b"PATC", b"PRI ")
-)
-"""How an HTTP request begins, as a length; the last one is HTTP/2."""
+_HTTP: Final = "it sent a request of HTTP, and the listener speaks Kafka's protocol."
+_PROXY: Final = "it began with the PROXY protocol, which the load balancer before this broker has to leave out."
+OTHER_BEGINNINGS: Final = {
+    **dict.fromkeys(
+        (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"CONN", b"PATC", b"TRAC", b"PRI "),  # the last: HTTP/2
+        _HTTP,
+    ),
+    b"PROX": _PROXY,
+    b"\r\n\r\n": _PROXY,
+}
+"""What stands where a length should be, and what to say of it."""
 
 
 class RequestHeader(NamedTuple):
@@ -57,15 +64,21 @@ def frame_size(data: memoryview, position: int, limits: FrameLimits) -> int:
     if size < limits.smallest:
         raise InvalidFrame(f"a frame of {size} bytes cannot hold a request header of at least {HEADER.size}")
     if size > limits.largest:
-        if size in TLS_HELLO:
-            raise OtherProtocol(
-                "it began a TLS handshake where a request was expected; the client's security.protocol must be that of "
-                "the listener."
-            )
-        if size in HTTP_METHODS:
-            raise OtherProtocol("it sent a request of HTTP, and the listener speaks Kafka's protocol.")
-        raise InvalidFrame(f"a frame of {size} bytes is larger than {limits.key}={limits.largest}")
+        raise _too_large(size, limits)
     return size
+
+
+def _too_large(size: int, limits: FrameLimits) -> InvalidFrame:
+    if size in TLS_HELLO:
+        return OtherProtocol(
+            "it began a TLS handshake where a request was expected; the client's security.protocol must be that of the "
+            "listener."
+        )
+    begins = LENGTH.pack(size)
+    if begins in OTHER_BEGINNINGS:
+        return OtherProtocol(OTHER_BEGINNINGS[begins])
+    text = f" (the text {begins.decode()!r})" if begins.isascii() and begins.decode().isprintable() else ""
+    return InvalidFrame(f"a frame of {size} bytes{text} is larger than {limits.key}={limits.largest}")
 
 
 def client_id_end(frame: memoryview, length: int) -> int:
