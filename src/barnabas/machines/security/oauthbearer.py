@@ -106,6 +106,8 @@ def identify(claims: Mapping[str, object], expected: Expectations, authorization
     name = claims.get(expected.subject_claim)
     if not isinstance(name, str) or not name.strip():
         raise LoginRefused(f"the token has no claim {expected.subject_claim} that names its subject")
+    if any("\ud800" <= char <= "\udfff" for char in name):  # JSON can have that, and no message about its owner could
+        raise LoginRefused(f"the token's claim {expected.subject_claim} is no text in Unicode")
     if authorization_id not in ("", name):
         raise LoginRefused(
             "the client asked to act as somebody else",

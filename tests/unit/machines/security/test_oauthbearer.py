@@ -42,6 +42,7 @@ def test_a_token_stands_for_its_subject_until_it_ends() -> None:
         ({"sub": None}, "sub"),
         ({"sub": " "}, "sub"),
         ({"sub": ["alice"]}, "sub"),
+        ({"sub": "\ud800"}, "sub is no text"),
     ],
 )
 def test_a_token_that_is_not_what_was_expected_is_refused(changed: dict[str, object], reason: str) -> None:
