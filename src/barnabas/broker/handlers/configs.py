@@ -124,7 +124,7 @@ async def alter_configs(
         )
         for resource in request.resources
     ]
-    errors = await _alter(broker, alterations, request.validate_only)
+    errors = await _alter(broker, alterations, request.validate_only, caller.principal)
     return full.AlterConfigsResponse(
         throttle_time=NO_THROTTLE,
         responses=tuple(
@@ -152,7 +152,7 @@ async def incremental_alter_configs(
         )
         for resource in request.resources
     ]
-    errors = await _alter(broker, alterations, request.validate_only)
+    errors = await _alter(broker, alterations, request.validate_only, caller.principal)
     return incremental.IncrementalAlterConfigsResponse(
         throttle_time=NO_THROTTLE,
         responses=tuple(
@@ -168,9 +168,9 @@ async def incremental_alter_configs(
 
 
 async def _alter(
-    broker: BrokerContext, alterations: Sequence[Alteration], validate_only: bool
+    broker: BrokerContext, alterations: Sequence[Alteration], validate_only: bool, principal: str
 ) -> list[ApiError | None]:
-    """Check and make every alteration; gives what went wrong with each."""
+    """Check and make every alteration, as somebody asked; gives what went wrong with each."""
     errors: list[ApiError | None] = []
     times = Counter((alteration.kind, alteration.name) for alteration in alterations)
     async with broker.settings.writing:
@@ -183,7 +183,7 @@ async def _alter(
                     raise InvalidRequest("Each resource must appear at most once.")
                 _check_operations(alteration)
                 if alteration.kind == ResourceType.BROKER_LOGGER and not alteration.replaces:
-                    _alter_loggers(broker, alteration, validate_only)
+                    _alter_loggers(broker, alteration, validate_only, principal)
                 else:
                     resource, settings = _plan(broker, alteration)
                     planned[resource] = settings
@@ -322,7 +322,7 @@ def _broker_list(operation: ConfigOperation) -> Key:
     return key
 
 
-def _alter_loggers(broker: BrokerContext, alteration: Alteration, validate_only: bool) -> None:
+def _alter_loggers(broker: BrokerContext, alteration: Alteration, validate_only: bool, principal: str) -> None:
     """Set log levels, which belong to this process and are not written to the metadata tree."""
     _check_node_id(alteration.name, broker.broker_id)
     levels = {
@@ -334,8 +334,7 @@ def _alter_loggers(broker: BrokerContext, alteration: Alteration, validate_only:
             raise InvalidRequest(f"{manner} operation is not allowed for the BROKER_LOGGER resource")
         log_levels.check_level(operation.name, levels[operation.name])
     if not validate_only:
-        for name, level in levels.items():
-            log_levels.set_level(name, level)
+        log_levels.set_levels(levels, principal)
 
 
 async def list_config_resources(

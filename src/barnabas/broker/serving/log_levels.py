@@ -7,9 +7,14 @@ all of storage.
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.model.errors import InvalidConfig, InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+logger = logging.getLogger(__name__)
 
 ROOT: Final = "root"
 LEVELS: Final = {
@@ -31,7 +36,7 @@ def levels() -> dict[str, str]:
 
 
 def check_level(name: str, level: str | None) -> None:
-    """Refuse a change that `set_level` could not make."""
+    """Refuse a change that `set_levels` could not make."""
     if level is None:
         if name == ROOT:
             raise InvalidRequest("Removing the log level of the root logger is not allowed")
@@ -44,10 +49,18 @@ def check_level(name: str, level: str | None) -> None:
         raise InvalidConfig(f"Logger {name} does not exist!")
 
 
-def set_level(name: str, level: str | None) -> None:
-    """Give a logger a level, or with None let it follow its parent again."""
-    logger = logging.root if name == ROOT else logging.getLogger(name)
-    logger.setLevel(logging.NOTSET if level is None else LEVELS[level])
+def set_levels(levels: Mapping[str, str | None], principal: str) -> None:
+    """Give loggers levels, or with None let them follow their parents again.
+
+    Who asked for that is logged first: the audit log and this one can be switched off so.
+    """
+    for name, level in levels.items():
+        logger.warning(
+            "The level of logger %s becomes %s, as %s asked.", name, level or "that of its parent", principal
+        )
+    for name, level in levels.items():
+        chosen = logging.root if name == ROOT else logging.getLogger(name)
+        chosen.setLevel(logging.NOTSET if level is None else LEVELS[level])
 
 
 def _name(number: int) -> str:

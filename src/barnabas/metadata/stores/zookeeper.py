@@ -97,6 +97,11 @@ def _handler(tls: Callable[[], ssl.SSLContext] | None) -> Any:
     return TlsHandler()
 
 
+def _has_no_data(record: logging.LogRecord) -> bool:
+    """Whether kazoo's line is logged: those below INFO show what is written and read, and by which password."""
+    return record.levelno >= logging.INFO
+
+
 class ZooKeeperStore:
     """A MetadataStore below `hosts`, a connect string like Kafka's: "host:port,host:port/chroot".
 
@@ -122,6 +127,7 @@ class ZooKeeperStore:
             raise StartupError(
                 "zookeeper.connect is set, but the ZooKeeper client is not installed: run `pip install 'kazoo[sasl]'`"
             ) from error
+        logging.getLogger("kazoo.client").addFilter(_has_no_data)
         self._errors: Any = kazoo.exceptions
         self._client: Any = kazoo.client.KazooClient(
             hosts,

@@ -266,6 +266,21 @@ class TestLoggers:
         assert logger.level == number
         assert (await entry(broker, LOGGER, "1", logger.name)).value == level
 
+    async def test_who_switches_the_audit_log_off_is_logged_before(
+        self, logger: logging.Logger, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        broker, audit = a_broker(), logging.getLogger("barnabas.audit")
+        try:
+            assert await change(broker, (LOGGER, "1", [("barnabas.audit", SET, "FATAL")])) == [""]
+            assert await change(broker, (LOGGER, "1", [("barnabas.audit", DELETE, None)]), validate_only=True) == [""]
+            assert await change(broker, (LOGGER, "1", [("barnabas.audit", DELETE, None)])) == [""]
+        finally:
+            audit.setLevel(logging.NOTSET)
+        assert caplog.messages == [
+            "The level of logger barnabas.audit becomes FATAL, as User:ANONYMOUS asked.",
+            "The level of logger barnabas.audit becomes that of its parent, as User:ANONYMOUS asked.",
+        ]
+
     async def test_a_package_is_a_logger_too(self, logger: logging.Logger) -> None:
         assert (await entry(a_broker(), LOGGER, "1", "barnabas.broker")).value == "WARN"
 
