@@ -6,7 +6,8 @@ the metadata tree.
 - Without delegation.token.secret.key all of them are answered with DELEGATION_TOKEN_AUTH_DISABLED.
 - On a connection without a login, or with a login by token: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
 - Create: renewers and owner must be of type User (INVALID_PRINCIPAL_TYPE). v3: an owner other than the caller needs
-  CreateTokens on that user (KIP-373), else DELEGATION_TOKEN_AUTHORIZATION_FAILED.
+  CreateTokens on that user (KIP-373), else DELEGATION_TOKEN_AUTHORIZATION_FAILED. An owner has a thousand at most that
+  are accepted, and a token 64 KB (POLICY_VIOLATION); Kafka has no such limits.
 - Renew, Expire: only the owner and renewers may (DELEGATION_TOKEN_OWNER_MISMATCH); a token that is over cannot be
   (DELEGATION_TOKEN_EXPIRED). Expire with a period below 0 removes the token.
 - Describe: the caller's own tokens, those that it had made and those that it may renew; others with Describe on the

@@ -3,6 +3,9 @@
 They are read when they are needed, and written by whichever broker is asked: every broker knows at once what was made,
 renewed and expired. Logins by token are rare, and at most `MOST_LOOKUPS` of them read the tree at a time, since anybody
 can name a token.
+
+Every user may have tokens made for himself, and each stays for days. So the tokens of an owner have a limit; and where
+all tokens are read, threads go through them.
 """
 
 from __future__ import annotations
@@ -21,20 +24,27 @@ from barnabas.machines.security.scram import ScramCredential
 from barnabas.metadata.delegation_tokens import DelegationTokenNode, DelegationTokensNode
 from barnabas.metadata.stores.store import BadVersion, NoNode, StoreError
 from barnabas.metadata.znodes import MalformedNode
-from barnabas.model.errors import DelegationTokenNotFound, RequestTimedOut
+from barnabas.model.errors import DelegationTokenNotFound, PolicyViolation, RequestTimedOut
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection
+    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import Set as AbstractSet
 
     from barnabas.broker.settings import Settings
     from barnabas.machines.security.delegation_tokens import TokenInfo
     from barnabas.machines.security.scram import ScramMechanism, ScramOpening
-    from barnabas.metadata.stores.store import MetadataStore
+    from barnabas.metadata.stores.store import MetadataStore, StoredNode
     from barnabas.model.clock import Clock
 
 logger = logging.getLogger(__name__)
 
 MOST_LOOKUPS: Final = 16
+MOST_READS: Final = 2
+"""Readings of all tokens at a time."""
+MOST_OF_ONE: Final = 1000
+"""Tokens of one owner that are accepted; Kafka has no limit."""
+LARGEST: Final = 64 * 1024
+"""Bytes that a token takes in the tree: it names those who may renew it."""
 ATTEMPTS: Final = 5
 """To change a token that others change at the same time."""
 ID_BYTES: Final = 16
@@ -52,6 +62,9 @@ class DelegationTokens:
         self._store = store
         self._clock = clock
         self._lookups = asyncio.Semaphore(MOST_LOOKUPS)
+        self._reads = asyncio.Semaphore(MOST_READS)
+        self._known: dict[str, tuple[bytes, TokenInfo]] = {}
+        """Tokens that were read, by their paths, and what stood there: few change between two readings."""
         self._threads = LoginThreads("delegation token")
 
     @property
@@ -64,13 +77,16 @@ class DelegationTokens:
         return rules.token_hmac(token.token_id, self._key)
 
     async def create(self, parties: rules.TokenParties, lifetime_ms: int) -> TokenInfo:
-        """Make a token."""
-        token_id = secrets.token_urlsafe(ID_BYTES)
-        token = rules.create(token_id, parties, lifetime_ms, self._times, self._clock.now_ms())
+        """Make a token. Raises PolicyViolation for one that is too large, or one too many."""
+        token_id, now = secrets.token_urlsafe(ID_BYTES), self._clock.now_ms()
+        token = rules.create(token_id, parties, lifetime_ms, self._times, now)
+        data = DelegationTokenNode.encode(token)
+        if len(data) > LARGEST:
+            raise PolicyViolation(f"A delegation token takes at most {LARGEST} bytes with the names of its renewers.")
+        if rules.count_accepted(await self._all(), parties.owner, now) >= MOST_OF_ONE:
+            raise PolicyViolation(f"{parties.owner} has {MOST_OF_ONE} delegation tokens: let some of them expire.")
         async with _asking():
-            await self._store().create(
-                DelegationTokenNode.path(token_id), DelegationTokenNode.encode(token), parents=True
-            )
+            await self._store().create(DelegationTokenNode.path(token_id), data, parents=True)
         logger.info("Made a delegation token for %s, as %s asked.", parties.owner, parties.requester)
         return token
 
@@ -83,10 +99,10 @@ class DelegationTokens:
         return await self._change(hmac, lambda token, now: rules.expire(token, principal, period_ms, now))
 
     async def visible(
-        self, principal: str, owners: Collection[str] | None, may_describe: Callable[[TokenInfo], bool]
+        self, principal: str, owners: AbstractSet[str] | None, may_describe: Callable[[TokenInfo], bool]
     ) -> list[TokenInfo]:
-        """The tokens that a principal is told of."""
-        return rules.visible(await self._all(), principal, owners, may_describe)
+        """The tokens that a principal is told of; `may_describe` is called in a thread."""
+        return await asyncio.to_thread(rules.visible, await self._all(), principal, owners, may_describe)
 
     async def _change(self, hmac: bytes, decide: Callable[[TokenInfo, int], TokenInfo | None]) -> int:
         for _ in range(ATTEMPTS):
@@ -114,15 +130,26 @@ class DelegationTokens:
             await store.set(path, DelegationTokenNode.encode(after), node.version)
 
     async def _all(self) -> list[TokenInfo]:
-        async with _asking():
-            nodes = await self._store().subtree(DelegationTokensNode.path)
-        found = []
-        for node in nodes:
+        async with self._reads:
+            async with _asking():
+                nodes = await self._store().subtree(DelegationTokensNode.path)
+            return await asyncio.to_thread(self._decode, nodes)
+
+    def _decode(self, nodes: Iterable[StoredNode]) -> list[TokenInfo]:
+        """The tokens in these nodes. Runs in a thread."""
+        before = self._known
+        known: dict[str, tuple[bytes, TokenInfo]] = {}
+        for path, data, *_ in nodes:
+            known_before = before.get(path)
+            if known_before is not None and known_before[0] == data:
+                known[path] = known_before
+                continue
             try:
-                found.append(DelegationTokenNode.decode(node.path, node.data))
+                known[path] = data, DelegationTokenNode.decode(path, data)
             except MalformedNode as error:
                 logger.error("A delegation token cannot be read: %s", error)
-        return found
+        self._known = known
+        return [token for _, token in known.values()]
 
     async def remove_expired(self) -> None:
         """Remove the tokens that are accepted no more."""

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from barnabas.model.errors import DelegationTokenExpired, DelegationTokenOwnerMismatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Iterable
+    from collections.abc import Set as AbstractSet
 
 
 LATEST_MS: Final = 253_402_300_799_999
@@ -100,6 +101,11 @@ def create(token_id: str, parties: TokenParties, lifetime_ms: int, times: TokenT
     )
 
 
+def count_accepted(tokens: Iterable[TokenInfo], owner: str, now_ms: int) -> int:
+    """How many tokens of an owner are accepted."""
+    return sum(token.owner == owner and not token.is_expired(now_ms) for token in tokens)
+
+
 def renew(token: TokenInfo, principal: str, period_ms: int, times: TokenTimes, now_ms: int) -> TokenInfo:
     """The token, accepted for longer. Raises DelegationTokenOwnerMismatch, DelegationTokenExpired."""
     _check_belongs(token, principal)
@@ -120,14 +126,14 @@ def expire(token: TokenInfo, principal: str, period_ms: int, now_ms: int) -> Tok
 def visible(
     tokens: Iterable[TokenInfo],
     principal: str,
-    owners: Collection[str] | None,
+    owners: AbstractSet[str] | None,
     may_describe: Callable[[TokenInfo], bool],
 ) -> list[TokenInfo]:
     """The tokens that a principal is told of, of these owners or of all: its own, and others that it may describe."""
     return [
         token
         for token in tokens
-        if (owners is None or any(token.concerns(owner) for owner in owners))
+        if (owners is None or not owners.isdisjoint((token.owner, token.requester, *token.renewers)))
         and (token.concerns(principal) or may_describe(token))
     ]
 

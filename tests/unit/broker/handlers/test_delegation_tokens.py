@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import struct
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas.broker.security import delegation_tokens
 from barnabas.machines.security.scram import BY_TITLE, ScramClient
 from barnabas.metadata.delegation_tokens import DelegationTokenNode
 from tests.support.sasl import LoginBroker, authenticate, is_served, log_in, login_broker, shake_hands
@@ -32,7 +34,7 @@ SETTINGS = {
 """Bob may do what rules allow: without an authorizer everybody may see all tokens, as in Kafka."""
 DESCRIBE_USERS, ALTER_USERS = 50, 51
 DISABLED, NOT_FOUND, MISMATCH, NOT_ALLOWED, NOT_AUTHORIZED, EXPIRED, BAD_TYPE = range(61, 68)
-FAILED = 58
+FAILED, POLICY = 58, 44
 DAY_MS = 86_400_000
 
 
@@ -60,6 +62,11 @@ def create(client: Connection, **values: Any) -> Any:
     return client.ask(CREATE, 3, {"max_lifetime": -1, **values})
 
 
+def tokens_of(client: Connection) -> list[Any]:
+    """Those that a client is told of."""
+    return list(client.ask(DESCRIBE, 3, {"owners": None}).tokens)
+
+
 def log_in_by(broker: LoginBroker, token: Any, mechanism: str = "SCRAM-SHA-256", hmac: bytes | None = None) -> Any:
     """Log in with a token; gives the connection and the last answer."""
     connection = Connection(broker.login_address, 30)
@@ -83,6 +90,50 @@ def test_whoever_has_a_token_is_its_owner_until_it_expires(
         assert 0 < last.session_lifetime.total_seconds() * 1000 <= DAY_MS
         assert is_served(connection)
         assert create(connection).error_code.value == NOT_ALLOWED
+
+
+def test_an_owner_has_so_many_tokens_and_no_more(
+    broker: LoginBroker, bob: Connection, alice: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every user may make tokens: a hundred thousand of them held each request about tokens up for seconds."""
+    assert not tokens_of(bob)
+    monkeypatch.setattr(delegation_tokens, "MOST_OF_ONE", 3)
+    made = [create(bob) for _ in range(4)]
+    assert [each.error_code.value for each in made] == [0, 0, 0, POLICY]
+    assert bob.ask(EXPIRE, 2, {"hmac": made[0].hmac, "expiry_time_period": -1}).error_code.value == 0
+    assert create(bob).error_code.value == 0
+    assert create(bob).error_code.value == POLICY
+    monkeypatch.setattr(delegation_tokens, "MOST_OF_ONE", 1 + len(tokens_of(alice)))
+    assert create(alice).error_code.value == 0, "those of others do not count"
+    for token in tokens_of(bob):
+        assert bob.ask(EXPIRE, 2, {"hmac": token.hmac, "expiry_time_period": -1}).error_code.value == 0
+
+
+def test_a_token_has_a_size(alice: Connection) -> None:
+    renewers = [{"principal_type": "User", "principal_name": f"{number:01000}"} for number in range(70)]
+    assert create(alice, renewers=renewers).error_code.value == POLICY
+    assert create(alice, renewers=renewers[:60]).error_code.value == 0
+
+
+def test_a_token_is_read_in_a_thread_and_once(
+    broker: LoginBroker, alice: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(alice)
+    alice.ask(DESCRIBE, 3, {"owners": None})
+    readers: list[tuple[str, int]] = []
+    decode = DelegationTokenNode.decode
+
+    def noted(path: str, data: bytes) -> Any:
+        readers.append((path, threading.get_ident()))
+        return decode(path, data)
+
+    monkeypatch.setattr(DelegationTokenNode, "decode", noted)
+    new = create(alice)
+    for _ in range(3):
+        tokens = alice.ask(DESCRIBE, 3, {"owners": None}).tokens
+    assert new.token_id in {token.token_id for token in tokens}
+    assert [path for path, _ in readers] == [DelegationTokenNode.path(new.token_id)]
+    assert broker.call(threading.get_ident) not in {thread for _, thread in readers}
 
 
 def test_another_password_or_another_token_does_not_get_in(broker: LoginBroker, alice: Connection) -> None:
