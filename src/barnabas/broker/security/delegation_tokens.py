@@ -41,8 +41,6 @@ logger = logging.getLogger(__name__)
 MOST_LOOKUPS: Final = 16
 MOST_READS: Final = 2
 """Readings of all tokens at a time."""
-MOST_OF_ONE: Final = 1000
-"""Tokens of one owner that are accepted; Kafka has no limit."""
 LARGEST: Final = 64 * 1024
 """Bytes that a token takes in the tree: it names those who may renew it."""
 ATTEMPTS: Final = 5
@@ -83,8 +81,9 @@ class DelegationTokens:
         data = DelegationTokenNode.encode(token)
         if len(data) > LARGEST:
             raise PolicyViolation(f"A delegation token takes at most {LARGEST} bytes with the names of its renewers.")
-        if rules.count_accepted(await self._all(), parties.owner, now) >= MOST_OF_ONE:
-            raise PolicyViolation(f"{parties.owner} has {MOST_OF_ONE} delegation tokens: let some of them expire.")
+        most = self._settings.number("delegation.token.max.per.owner")
+        if rules.count_accepted(await self._all(), parties.owner, now) >= most:
+            raise PolicyViolation(f"{parties.owner} has {most} delegation tokens: let some of them expire.")
         async with _asking():
             await self._store().create(DelegationTokenNode.path(token_id), data, parents=True)
         logger.info("Made a delegation token for %s, as %s asked.", parties.owner, parties.requester)

@@ -75,6 +75,16 @@ OWN: Final = (
         "How long a client may take to log in on a SASL listener before the broker closes its connection.",
     ),
     Key(
+        "delegation.token.max.per.owner",
+        INT,
+        1_000,
+        Range(1),
+        LOW,
+        READ_ONLY,
+        Support.OWN,
+        "How many delegation tokens of a user are accepted at a time: every user may have tokens made.",
+    ),
+    Key(
         "org.apache.kafka.sasl.oauthbearer.allowed.urls",
         LIST,
         (),
