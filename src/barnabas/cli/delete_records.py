@@ -13,6 +13,7 @@ from barnabas.cli.common.failures import Failed
 from barnabas.cli.common.help import Command, option
 from barnabas.cli.common.options import takes
 from barnabas.cli.common.output import Style, choose_style, json_option, print_json, print_table
+from barnabas.cli.common.remedies import with_remedy_of
 from barnabas.cli.common.values.files import FILE_OR_INPUT, read_input
 from barnabas.clients.errors import RequestRefused
 from barnabas.model.ids import TopicPartition
@@ -62,9 +63,9 @@ def command(options: Options) -> None:
     with options.connect() as cluster:
         results = dict(sorted(cluster.offsets.delete_before(wanted).items()))
     show(results, as_json=options.as_json)
-    refused = [str(partition) for partition, result in results.items() if isinstance(result, RequestRefused)]
+    refused = {partition: result for partition, result in results.items() if isinstance(result, RequestRefused)}
     if refused:
-        raise Failed(f"Nothing was deleted from {', '.join(refused)}.")
+        raise Failed(with_remedy_of(f"Nothing was deleted from {', '.join(map(str, refused))}.", refused.values()))
 
 
 def show(results: dict[TopicPartition, int | RequestRefused], *, as_json: bool) -> None:

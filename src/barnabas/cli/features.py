@@ -16,6 +16,7 @@ from barnabas.cli.common.failures import Failed
 from barnabas.cli.common.help import Command, CommandGroup, F, option
 from barnabas.cli.common.options import takes
 from barnabas.cli.common.output import Style, choose_style, json_option, print_json, print_table
+from barnabas.cli.common.remedies import with_remedy
 from barnabas.cli.common.values.numbers import INT32
 from barnabas.clients.errors import RequestRefused
 from barnabas.model.numbers import MAX_INT16
@@ -211,7 +212,8 @@ def change_levels(options: UpgradeOptions, action: str, levels: dict[str, int], 
             cluster.features.update(levels, change, dry_run=options.dry_run)
     except RequestRefused as error:
         wanted = ", ".join(name if action == "disable" else f"{name} to {level}" for name, level in levels.items())
-        raise Failed(f"{'Can' if options.dry_run else 'Could'} not {action} {wanted}. {error}") from error
+        reason = with_remedy(f"{str(error)[:1].upper()}{str(error)[1:]}", error.remedy)
+        raise Failed(f"{'Can' if options.dry_run else 'Could'} not {action} {wanted}. {reason}") from error
     verb = "can be" if options.dry_run else "was"
     for name, level in sorted(levels.items()):
         click.echo(f"{name} {verb} {f'{action}d' if action == 'disable' else f'{action}d to {level}'}.")

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from barnabas.cli.common.connection import ConnectionOptions, connection_options
+from barnabas.cli.common.connection import ConnectionOptions, connection_options, refuse_forbidden
 from barnabas.cli.common.failures import Failed
 from barnabas.cli.common.help import Command, option
 from barnabas.cli.common.options import takes
 from barnabas.cli.common.output import Style, choose_style, json_option, print_json, print_table, remark
 from barnabas.cli.common.values.pairs import parse_numbers
-from barnabas.cli.common.values.topic_patterns import parse_topics
+from barnabas.cli.common.values.topic_patterns import is_name, parse_topics
 from barnabas.protocol import list_offsets
 
 if TYPE_CHECKING:
@@ -132,6 +132,8 @@ def command(options: Options) -> None:
             if any(rule.takes(partition) for rule in rules) and partition.topic not in left_out
         }
         if not leaders:
+            if options.topic is not None and is_name(options.topic):
+                refuse_forbidden(cluster, options.topic)
             raise Failed("No partition matches. `barnabas topics --describe` shows all partitions.")
         found = cluster.offsets.at(leaders, timestamp)
     for partition in sorted(leaders.keys() - found.keys()):

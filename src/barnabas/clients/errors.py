@@ -26,6 +26,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from barnabas.clients.permissions import is_missing_permission
 from barnabas.model.base_error import BarnabasError
 from barnabas.model.remedies import Remedy, RemedyKind
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import FrameType
 
+    from barnabas.clients.permissions import Action
     from barnabas.model.errors import ErrorCode
     from barnabas.model.ids import TopicPartition
 
@@ -98,13 +100,18 @@ class LoginFailed(BrokerUnreachable):
 
 
 class RequestRefused(BarnabasError):
-    """A broker said no. `code` is Kafka's error code, the message is the broker's own."""
+    """A broker said no. `code` is Kafka's error code, the message is the broker's own.
 
-    def __init__(self, code: ErrorCode, message: str) -> None:
-        super().__init__(message)
+    Where a permission is missing, brokers do not say which one: it is named after the `action` that was asked for.
+    """
+
+    def __init__(self, code: ErrorCode, message: str, action: Action | None = None) -> None:
+        needed = None
+        if is_missing_permission(code):
+            needed = None if action is None else action.missing(code)
+            self.remedy = Remedy(RemedyKind.ASK_FOR_PERMISSION, "" if needed is None else needed.subject)
+        super().__init__(message if needed is None or action is None else f"no permission to {action.words} ({needed})")
         self.code = code
-        if code.name.endswith("_authorization_failed"):
-            self.remedy = Remedy(RemedyKind.ASK_FOR_PERMISSION)
 
 
 class ClientFailed(BarnabasError):
@@ -148,6 +155,8 @@ class NotDelivered(BarnabasError):
         reasons = list(dict.fromkeys(map(str, errors)))
         more = f" (and {len(reasons) - 3} other reasons)" if len(reasons) > 3 else ""
         super().__init__(f"{what} not delivered: {'; '.join(reasons[:3])}{more}")
+        remedies = {getattr(error, "remedy", None) for error in errors}
+        self.remedy = remedies.pop() if len(remedies) == 1 else None
         self.count = count
         self.errors = tuple(errors)
 
@@ -212,13 +221,16 @@ def passing_error() -> BaseException | None:
     return None
 
 
-def translated(error: Any, doing: str = "") -> BarnabasError:
-    """An error of librdkafka (KafkaError) as one of ours; `doing` says what was being done, as "commit"."""
+def translated(error: Any, doing: str = "", action: Action | None = None) -> BarnabasError:
+    """An error of librdkafka (KafkaError) as one of ours; `doing` says what was being done, as "commit".
+
+    The `action` is what takes a permission.
+    """
     from barnabas.model.errors import ErrorCode
 
     prefix = f"{doing}: " if doing else ""
     if error.code() >= 0:
-        return RequestRefused(error_code(error.code()), prefix + (error.str() or error.name()))
+        return RequestRefused(error_code(error.code()), prefix + (error.str() or error.name()), action)
     if error.code() in (error._UNKNOWN_TOPIC, error._UNKNOWN_PARTITION):
         return RequestRefused(ErrorCode.unknown_topic_or_partition, prefix + error.str())
     if error.code() in (error._TRANSPORT, error._ALL_BROKERS_DOWN, error._RESOLVE):

@@ -1,4 +1,7 @@
-"""What librdkafka logs, without its echo: while a broker is away it says so several times a second."""
+"""What librdkafka logs, without its echo: while a broker is away it says so several times a second.
+
+That a producer failed for good is not in it: records say why, and so does a line of the producer's own.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ MOST_LINES: Final = 1000
 """When so many different lines were logged, it is begun anew; they hold names of clients, which come and go."""
 _THREAD: Final = " [thrd:"
 """What lines of librdkafka have, and no others."""
+_FATAL_OF_PRODUCER: Final = re.compile(r"FATAL \[[^\]]*#producer-")
 _WAITED: Final = re.compile(r"\(after \d+ms in state")
 
 
@@ -30,6 +34,8 @@ class Echo:
         line = record.getMessage()
         if _THREAD not in line:
             return True
+        if _FATAL_OF_PRODUCER.match(line):
+            return False
         line = _WAITED.sub("", line)
         now = self._clock()
         if now < self._quiet_until.get(line, now):

@@ -21,7 +21,7 @@ class RemedyKind(Enum):
     CHECK_SECURITY = auto()
     """Correct the properties about TLS and SASL."""
     ASK_FOR_PERMISSION = auto()
-    """Have a rule made that allows it."""
+    """Have a rule made that allows it [the operation, the kind of the resource and its name, if these are known]."""
     CORRECT_CONFIG_NAME = auto()
     """Write the name of a topic's config as Kafka does [the name as it was written]."""
     CHOOSE_PORT = auto()

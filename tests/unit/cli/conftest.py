@@ -65,7 +65,10 @@ class FakeAdmin:
         return self.brokers
 
     def describe_topics(self, names: Iterable[str]) -> list[TopicInfo]:
-        return [self.cluster[name] for name in names]
+        wanted = list(names)
+        if missing := [name for name in wanted if name not in self.cluster]:
+            raise RequestRefused(ErrorCode.unknown_topic_or_partition, f"there is no topic {missing[0]}")
+        return [self.cluster[name] for name in wanted]
 
     def topic_configs(self, names: Iterable[str]) -> dict[str, list[ConfigValue]]:
         defaults = {"compression.type": "producer", "min.insync.replicas": "1"}

@@ -36,3 +36,10 @@ def test_clients_that_come_and_go_take_no_room() -> None:
     for number in range(3 * MOST_LINES):
         assert echo.filter(line(AWAY, number, 0))
     assert len(echo._quiet_until) <= MOST_LINES
+
+
+def test_that_a_producer_failed_for_good_is_left_to_its_own_line() -> None:
+    echo = Echo()
+    fatal = "FATAL [%s] [thrd:main]: Fatal error: Broker: Cluster authorization failed: Failed to acquire a PID"
+    assert not echo.filter(line(fatal, "console-producer#producer-1"))
+    assert echo.filter(line(fatal, "rdkafka#consumer-1"))

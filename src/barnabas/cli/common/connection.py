@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from barnabas.clients.admin.cluster_admin import ClusterAdmin
+    from barnabas.clients.permissions import Action
     from barnabas.clients.wire.connection import Node
 
 DEFAULT_BOOTSTRAP_SERVER = "localhost:9092"
@@ -88,6 +89,26 @@ def open_cluster(
     from barnabas.clients.admin.cluster_admin import ClusterAdmin
 
     return ClusterAdmin(bootstrap_server, properties, None if timeout_ms is None else timeout_ms / 1000)
+
+
+def refuse_forbidden(cluster: ClusterAdmin, topic: str, action: Action | None = None) -> None:
+    """Raise RequestRefused for a topic that this user may not see: it is in no list, as if it were not there.
+
+    The `action` is what is wanted of it, if that is more.
+    """
+    from barnabas.clients.errors import RequestRefused
+    from barnabas.model.base_error import BarnabasError
+    from barnabas.model.errors import ErrorCode
+
+    try:
+        cluster.topics.describe_topics([topic])
+    except RequestRefused as error:
+        if error.code is ErrorCode.topic_authorization_failed:
+            if action is None:
+                raise
+            raise RequestRefused(error.code, str(error), action) from error
+    except BarnabasError:
+        return  # of which the next question tells
 
 
 def find_brokers(cluster: ClusterAdmin, wanted: Collection[int]) -> dict[int, Node]:

@@ -6,19 +6,25 @@ A broker's log is read by people of the command line, too: `WordedRemedies` puts
 from __future__ import annotations
 
 import logging
+import shlex
 from typing import TYPE_CHECKING, Final
 
 from barnabas.model.base_error import BarnabasError
 from barnabas.model.remedies import Remedy, RemedyKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 
 def with_remedy(text: str, remedy: Remedy | None) -> str:
     """What happened, and behind it what to do; not every remedy has something to say."""
     words = "" if remedy is None else WORDS[remedy.kind](remedy.subject)
     return f"{text.rstrip('.')}. {words}" if words else text
+
+
+def with_remedy_of(text: str, errors: Iterable[BarnabasError | None]) -> str:
+    """What happened to several things, and behind it what to do about the first for which there is something to do."""
+    return with_remedy(text, next((error.remedy for error in errors if error is not None and error.remedy), None))
 
 
 def _nearest_config(name: str) -> str:
@@ -28,6 +34,16 @@ def _nearest_config(name: str) -> str:
 
     near = difflib.get_close_matches(name, TOPIC_KEYS, n=1)
     return f"Did you mean {near[0]}?" if near else ""
+
+
+def _rule(permission: str) -> str:
+    """The flags of `barnabas acls` that give a permission: an operation, a kind of resource, and perhaps its name."""
+    if not permission:
+        return ""
+    operation, kind, *name = permission.split(" ", 2)
+    flag = "--user-principal" if kind == "user" else f"--{kind.replace('_', '-')}"
+    what = "" if kind == "cluster" else f" {shlex.quote(name[0]) if name else 'NAME'}"
+    return f" --allow-principal User:NAME --operation {operation} {flag}{what}"
 
 
 WORDS: Final[dict[RemedyKind, Callable[[str], str]]] = {
@@ -41,8 +57,9 @@ WORDS: Final[dict[RemedyKind, Callable[[str], str]]] = {
     RemedyKind.CHECK_SECURITY: lambda _: (
         "Look at the properties of the connection: security.protocol, ssl.* and sasl.*."
     ),
-    RemedyKind.ASK_FOR_PERMISSION: lambda _: (
-        "No rule allows it to the user of --command-config: an administrator makes one with `barnabas acls --add`."
+    RemedyKind.ASK_FOR_PERMISSION: lambda permission: (
+        "No rule allows it to the user of --command-config: an administrator makes one with "
+        f"`barnabas acls --add{_rule(permission)}`."
     ),
     RemedyKind.CORRECT_CONFIG_NAME: _nearest_config,
     RemedyKind.CHOOSE_PORT: lambda _: (

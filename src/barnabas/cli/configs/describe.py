@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from barnabas.cli.common.connection import refuse_forbidden
 from barnabas.cli.common.failures import Failed
 from barnabas.cli.common.output import Style, choose_style, print_json, print_table
 from barnabas.clients.admin.configs import DEFAULT_ENTITY, EntityType
@@ -51,6 +52,8 @@ def describe(cluster: ClusterAdmin, options: Options) -> None:
 def require_entity(cluster: ClusterAdmin, kind: EntityType, name: str) -> None:
     """Fail for an entity that is not there."""
     if name not in cluster.configs.entities(kind):
+        if kind is EntityType.TOPICS:
+            refuse_forbidden(cluster, name)
         raise Failed(
             f"The {kind.singular} '{name}' doesn't exist and doesn't have dynamic config. "
             f"`barnabas configs --describe --entity-type {kind.title}` shows all of them."

@@ -10,10 +10,9 @@ from barnabas.cli.common import connection
 from barnabas.cli.common.failures import Failed
 from barnabas.cli.common.output import remark
 from barnabas.cli.common.values.topic_patterns import parse_topics
-from barnabas.clients.errors import RequestRefused
+from barnabas.clients.permissions import read_from
 from barnabas.machines.controller.names import check_name
 from barnabas.model.base_error import BarnabasError
-from barnabas.model.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,17 +62,11 @@ def _is_listed(topic: str, options: Options, properties: Mapping[str, Any]) -> b
 
 
 def refuse_forbidden(topic: str, bootstrap_server: str, properties: Mapping[str, Any]) -> None:
-    """Raise RequestRefused for a topic that this user may not see: it is in no list, as if it were not there."""
+    """Raise RequestRefused for a topic that this user may not see."""
     from barnabas.clients.security import security_properties
 
-    try:
-        with connection.open_cluster(bootstrap_server, security_properties(properties)) as cluster:
-            cluster.topics.describe_topics([topic])
-    except RequestRefused as error:
-        if error.code is ErrorCode.topic_authorization_failed:
-            raise
-    except BarnabasError:
-        return  # the consumer finds out
+    with connection.open_cluster(bootstrap_server, security_properties(properties)) as cluster:
+        connection.refuse_forbidden(cluster, topic, read_from(topic, None))
 
 
 def begin(consumer: Consumer[bytes, bytes], options: Options) -> None:

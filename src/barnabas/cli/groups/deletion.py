@@ -8,6 +8,7 @@ import click
 
 from barnabas.cli.common.failures import Failed
 from barnabas.cli.common.output import Style, choose_style, print_json, print_table
+from barnabas.cli.common.remedies import with_remedy, with_remedy_of
 from barnabas.cli.groups.columns import Column, print_columns
 from barnabas.cli.groups.kinds import CONSUMER_GROUPS
 from barnabas.cli.groups.listing import selected
@@ -47,7 +48,8 @@ def report_deletion(results: Mapping[str, RequestRefused | None], kind: GroupKin
         click.echo(f"Deletion of requested {kind.name} groups ({names}) was successful.")
     if refused:
         reasons = (f"group '{group_id}': {reason(refusal, kind)}" for group_id, refusal in refused.items())
-        raise Failed(f"Deletion of some {kind.name} groups failed: {'. '.join(reasons)}.")
+        told = f"Deletion of some {kind.name} groups failed: {'. '.join(reasons)}."
+        raise Failed(with_remedy_of(told, refused.values()))
 
 
 def reason(refusal: RequestRefused, kind: GroupKind = CONSUMER_GROUPS) -> str:
@@ -65,11 +67,12 @@ def delete_offsets(cluster: ClusterAdmin, options: Options) -> None:
     try:
         results = cluster.groups.delete_offsets(group_id, partitions)
     except RequestRefused as error:
-        raise Failed(f"{reason(error)}.") from error
+        raise Failed(with_remedy(f"{reason(error)}.", error.remedy)) from error
     show_results(group_id, results, options)
     steps = {reason(refusal) for refusal in results.values() if refusal is not None}
     if steps:
-        raise Failed(f"Some offsets of group '{group_id}' were not deleted: {'. '.join(sorted(steps))}.")
+        told = f"Some offsets of group '{group_id}' were not deleted: {'. '.join(sorted(steps))}."
+        raise Failed(with_remedy_of(told, results.values()))
 
 
 def show_results(group_id: str, results: Mapping[TopicPartition, RequestRefused | None], options: Options) -> None:

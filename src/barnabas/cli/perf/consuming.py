@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from barnabas.cli.common.failures import Failed
 from barnabas.cli.common.output import print_json
 from barnabas.cli.perf.properties import open_perf_client
 from barnabas.cli.perf.stats import MB, line_printer
+from barnabas.clients.errors import translated
+from barnabas.clients.permissions import read_from
 
 if TYPE_CHECKING:
     from barnabas.cli.perf.dates import JavaDate
@@ -95,7 +96,11 @@ class ConsumerRun:
             properties = properties | {"statistics.interval.ms": 1000, "stats_cb": self._metrics.append}
         self._kafka = load_kafka()
         errors = self._kafka.KafkaError
-        self._lasting = (errors.UNKNOWN_TOPIC_OR_PART, errors.TOPIC_AUTHORIZATION_FAILED)
+        self._lasting = (
+            errors.UNKNOWN_TOPIC_OR_PART,
+            errors.TOPIC_AUTHORIZATION_FAILED,
+            errors.GROUP_AUTHORIZATION_FAILED,
+        )
         self._group = properties.get("group.id")
         self._consumer = open_perf_client("Consumer", properties)
         self._assigned_partitions = 0
@@ -141,15 +146,13 @@ class ConsumerRun:
             click.echo(line)
 
     def _good(self, messages: list[Any]) -> list[Any]:
-        """Those that are records; an error that does not go away is Failed. Without errors, no Python runs for each."""
+        """Those that are records; an error that does not go away is raised. Without errors, no Python runs for each."""
         errors = list(filter(None, map(self._kafka.Message.error, messages)))
         if not errors:
             return messages
         for error in errors:
-            if error.code() == self._kafka.KafkaError.GROUP_AUTHORIZATION_FAILED:
-                raise Failed(f"no permission for group {self._group}.")
             if error.fatal() or error.code() in self._lasting:
-                raise Failed(f"{error.str()}.")
+                raise translated(error, "", read_from(self._topic, self._group))
         return [message for message in messages if message.error() is None]
 
     def _size(self, messages: list[Any]) -> int:

@@ -18,6 +18,9 @@ from barnabas.cli.common.output import json_option, print_json, remark
 from barnabas.cli.common.values.numbers import INT32, POSITIVE32, Whole
 from barnabas.cli.perf.properties import PerfOptions, open_perf_client, perf_options
 from barnabas.cli.perf.stats import line_printer, percent, percentiles
+from barnabas.clients.errors import translated
+from barnabas.clients.permissions import on_topic, read_from
+from barnabas.clients.producer.delivery import writing_error
 from barnabas.model.numbers import MAX_INT32
 
 EVERY: Final = 1000
@@ -162,6 +165,8 @@ class Probe:
 
         kafka = self._kafka = load_kafka()
         self._topic = topic
+        self._failure: Any = None
+        """Why the last record was not stored."""
         self._producer = open_perf_client(
             "Producer", {"linger.ms": 0, "enable.idempotence": "false", "acks": acks} | properties
         )
@@ -184,21 +189,36 @@ class Probe:
         )
 
     def send(self, message: dict[str, Any]) -> float:
-        """Send a record and wait until it is read; the seconds that took. Raises Failed."""
+        """Send a record and wait until it is read; the seconds that took. Raises Failed, BarnabasError."""
         begun = time.perf_counter()
-        self._producer.produce(self._topic, **message)
+        self._producer.produce(self._topic, **message, on_delivery=self._delivered)
         self._producer.flush(TIMEOUT_SECONDS)
-        found = self._consumer.poll(TIMEOUT_SECONDS)
+        found = self._read()
         taken = time.perf_counter() - begun
         if found is None:
             raise Failed(f"A record did not come back within {TIMEOUT_SECONDS:g} s.")
         if found.error() is not None:
-            raise Failed(f"{found.error().str()}.")
+            raise translated(found.error(), "", read_from(self._topic, None))
         if found.value() != message["value"]:
             raise Failed(
                 "The consumer read another record than the one that was sent. Does another producer write to the topic?"
             )
         return taken
+
+    def _delivered(self, error: Any, _: Any) -> None:
+        self._failure = error
+
+    def _read(self) -> Any:
+        """What comes next. That the group is forbidden does not matter: it is joined by nobody."""
+        if self._failure is not None:
+            raise writing_error(self._failure, self._topic)
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while True:
+            found = self._consumer.poll(max(0.0, deadline - time.monotonic()))
+            if found is None or found.error() is None:
+                return found
+            if found.error().code() != self._kafka.KafkaError.GROUP_AUTHORIZATION_FAILED:
+                return found
 
     def close(self) -> None:
         """Let go of the cluster."""
@@ -217,5 +237,5 @@ class Probe:
             if found.error is None:
                 return sorted(found.partitions)
             if time.monotonic() > deadline:
-                raise Failed(f"{found.error.str()}.")
+                raise translated(found.error, "", on_topic("describe", "Describe", self._topic))
             time.sleep(0.05)

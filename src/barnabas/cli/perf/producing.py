@@ -10,15 +10,23 @@ import click
 
 from barnabas.cli.common.failures import Failed
 from barnabas.cli.common.output import print_json
+from barnabas.cli.common.remedies import with_remedy
 from barnabas.cli.perf.properties import open_perf_client
 from barnabas.cli.perf.stats import ProducerStats, line_printer
+from barnabas.clients.errors import ClientFailed, translated
+from barnabas.clients.permissions import on_transactional_id
+from barnabas.clients.producer.delivery import delivery_error, writing_error
+from barnabas.clients.producer.serving import UNNAMED, FatalFailure, serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.model.base_error import BarnabasError
+
 POLL_EVERY = 128
 """Records between two looks at what was acknowledged."""
 FLUSH_SECONDS = 60.0
+FLUSH_SLICE = 0.1
 
 
 class ProducerRun:
@@ -38,18 +46,22 @@ class ProducerRun:
 
         self._topic = topic
         self._warmup = warmup
-        self._transactional = "transactional.id" in properties
+        self._transactional_id = str(properties.get("transactional.id", ""))
         self._as_json = as_json
         self._say = line_printer(as_json=as_json)
         self._stats = ProducerStats(reporting_ms, say=self._say)
         self._steady: ProducerStats | None = None
         self._reporting_ms = reporting_ms
         self._error: Any = None
+        self._fatal: Any = None
+        """The KafkaError after which the producer was of no more use."""
         self._acknowledged: list[Any] = []
         """Messages that are not counted yet."""
         self._counted_at = time.monotonic()
         """When messages were counted last: those that are not have come since."""
-        message = load_kafka().Message
+        kafka = load_kafka()
+        self._failure = kafka.KafkaException
+        message = kafka.Message
         self._value_of, self._latency_of = message.value, message.latency
         self._metrics: list[str] = []
         if metrics:
@@ -59,11 +71,21 @@ class ProducerRun:
     def produce(
         self, count: int, payloads: Callable[[int], bytes], throughput: float, transaction_ms: int | None
     ) -> None:
-        """Send everything, no faster than asked for."""
+        """Send everything, no faster than asked for. Raises BarnabasError if the producer is of no more use."""
+        try:
+            self._produce(count, payloads, throughput, transaction_ms)
+        except self._failure as failure:
+            raise self._reason(failure.args[0]) from failure
+        except FatalFailure as failure:
+            raise self._reason(failure.error) from failure
+
+    def _produce(
+        self, count: int, payloads: Callable[[int], bytes], throughput: float, transaction_ms: int | None
+    ) -> None:
         producer = self._producer
-        produce, poll, topic = producer.produce, producer.poll, self._topic
+        produce, topic = producer.produce, self._topic
         full = BufferError
-        if self._transactional:
+        if self._transactional_id:
             producer.init_transactions(FLUSH_SECONDS)
         start = time.monotonic()
         committed = start
@@ -78,10 +100,10 @@ class ProducerRun:
                     produce(topic, payload)
                     break
                 except full:
-                    poll(0.05)
+                    serve(producer.poll, 0.05)
                     self._report()
             if number % POLL_EVERY == 0:
-                poll(0)
+                serve(producer.poll, 0)
                 self._report()
             if throughput > 0:
                 self._slow_down(start, number + 1, throughput)
@@ -94,10 +116,10 @@ class ProducerRun:
     def finish(self) -> None:
         """Wait for the last acknowledgement, and print what came of it. Raises Failed."""
         deadline = time.monotonic() + FLUSH_SECONDS
-        left = self._producer.flush(0.1)
+        left = self._flush()
         while left and time.monotonic() < deadline:
             self._report()
-            left = self._producer.flush(0.1)
+            left = self._flush()
         self._count()
         if self._as_json:
             self._print_document()
@@ -106,7 +128,26 @@ class ProducerRun:
         if left:
             raise Failed(f"{left} records were not acknowledged within {FLUSH_SECONDS:g} s.")
         if self._stats.failed:
-            raise Failed(f"{self._stats.failed} records were not stored; the first: {self._error.str()}")
+            reason = delivery_error(self._error, self._topic, self._fatal)
+            told = f"{self._stats.failed} records were not stored; the first: {reason}"
+            raise Failed(with_remedy(told, reason.remedy))
+
+    def _flush(self) -> int:
+        """Wait a moment; how many records have no outcome yet. Each is told of a fatal error, as is noted here."""
+        try:
+            left: int = serve(self._producer.flush, FLUSH_SLICE)
+        except FatalFailure as failure:
+            self._fatal = failure.error
+            left = len(self._producer)
+        return left
+
+    def _reason(self, error: Any) -> BarnabasError:
+        """Why the producer is of no more use."""
+        if error is None:
+            return ClientFailed("_FATAL", UNNAMED)
+        if error.code() == error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            return translated(error, "", on_transactional_id("use", "Write", self._transactional_id))
+        return writing_error(error, self._topic)
 
     def _print_lines(self) -> None:
         self._stats.print_total()
@@ -126,7 +167,7 @@ class ProducerRun:
     def _slow_down(self, start: float, sent: int, throughput: float) -> None:
         ahead = sent / throughput - (time.monotonic() - start)
         while ahead > 0:
-            self._producer.poll(min(ahead, 0.1))
+            serve(self._producer.poll, min(ahead, 0.1))
             self._report()
             ahead = sent / throughput - (time.monotonic() - start)
 

@@ -8,6 +8,8 @@ arrive makes the exit code 1.
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,6 +25,10 @@ from barnabas.cli.common.values.numbers import INT32, INT64, POSITIVE32, POSITIV
 from barnabas.cli.produce import lines
 from barnabas.cli.produce.input import read_lines
 from barnabas.cli.produce.options import READERS, Options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from logging import Logger
 
 
 @click.command(
@@ -199,11 +205,12 @@ def command(options: Options) -> None:
         address = options.broker_list
 
     from barnabas.clients.logins import require_login
+    from barnabas.clients.producer.delivery import fatal_log
     from barnabas.clients.producer.producer import Producer
 
     require_login(address, properties)
     count = 0
-    with Producer(address, config=properties) as producer:
+    with _silenced(fatal_log), Producer(address, config=properties) as producer:
         for number, line in enumerate(read_lines(options.files), 1):
             record = reader.read(line, number)
             delivery = producer.send(
@@ -219,6 +226,16 @@ def command(options: Options) -> None:
                 delivery.result()
     if sys.stderr.isatty():
         remark(f"Sent {count} {'record' if count == 1 else 'records'} to {options.topic}.")
+
+
+@contextmanager
+def _silenced(log: Logger) -> Iterator[None]:
+    """Without these lines, which say what the command ends with."""
+    log.disabled = True
+    try:
+        yield
+    finally:
+        log.disabled = False
 
 
 def choose_reader(options: Options) -> lines.JsonReader | lines.LineReader:

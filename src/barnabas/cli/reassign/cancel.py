@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas.cli.common.failures import Failed
+from barnabas.cli.common.remedies import with_remedy_of
 from barnabas.cli.reassign import throttles
 from barnabas.cli.reassign.directory_moves import move_directories, plural
 from barnabas.cli.reassign.progress import directories_of
@@ -24,7 +25,11 @@ def cancel(cluster: ClusterAdmin, options: Options) -> None:
         refused = cluster.replicas.reassign(dict.fromkeys(moving))
         if refused:
             reasons = "\n".join(f"{partition}: {error}" for partition, error in sorted(refused.items()))
-            raise Failed(f"Error cancelling partition reassignment{plural(refused)} for:\n{reasons}")
+            raise Failed(
+                with_remedy_of(
+                    f"Error cancelling partition reassignment{plural(refused)} for:\n{reasons}", refused.values()
+                )
+            )
         names = ",".join(map(str, moving))
         click.echo(f"Successfully cancelled partition reassignment{plural(moving)} for: {names}")
     else:

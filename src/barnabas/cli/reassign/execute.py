@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from barnabas.cli.common.failures import Failed
+from barnabas.cli.common.remedies import with_remedy_of
 from barnabas.cli.reassign import throttles
 from barnabas.cli.reassign.directory_moves import move_directories, plural
 from barnabas.cli.reassign.plans import as_text
@@ -50,7 +51,7 @@ def execute(cluster: ClusterAdmin, options: Options) -> None:
     )
     if refused:
         reasons = "\n".join(f"{partition}: {error}" for partition, error in sorted(refused.items()))
-        raise Failed(f"Error reassigning partition(s):\n{reasons}")
+        raise Failed(with_remedy_of(f"Error reassigning partition(s):\n{reasons}", refused.values()))
     names = ",".join(map(str, sorted(plan.replicas)))
     click.echo(f"Successfully started partition reassignment{plural(plan.replicas)} for {names}")
     move_directories(cluster, plan.directories, options)

@@ -8,6 +8,7 @@ import click
 
 from barnabas.cli.common.failures import Failed
 from barnabas.cli.common.output import Style, choose_style, print_json, print_table
+from barnabas.cli.common.remedies import with_remedy, with_remedy_of
 from barnabas.cli.groups.columns import Column, print_columns
 from barnabas.cli.groups.deletion import reason, report_deletion
 from barnabas.cli.groups.kinds import SHARE_GROUPS
@@ -39,7 +40,7 @@ def delete_offsets(cluster: ClusterAdmin, options: Options) -> None:
     try:
         results = cluster.share_groups.delete_offsets(group_id, sorted(set(options.topic)))
     except RequestRefused as error:
-        raise Failed(f"{reason(error, SHARE_GROUPS)}.") from error
+        raise Failed(with_remedy(f"{reason(error, SHARE_GROUPS)}.", error.remedy)) from error
     errors = {topic: None if refusal is None else str(refusal) for topic, refusal in sorted(results.items())}
     rows = [(topic, "Successful" if error is None else f"Error: {error}") for topic, error in errors.items()]
     match choose_style(as_json=options.as_json):
@@ -53,4 +54,5 @@ def delete_offsets(cluster: ClusterAdmin, options: Options) -> None:
             print_table(("Topic", "Result"), rows)
     steps = sorted({reason(refusal, SHARE_GROUPS) for refusal in results.values() if refusal is not None})
     if steps:
-        raise Failed(f"Some offsets of group '{group_id}' were not deleted: {'. '.join(steps)}.")
+        told = f"Some offsets of group '{group_id}' were not deleted: {'. '.join(steps)}."
+        raise Failed(with_remedy_of(told, results.values()))

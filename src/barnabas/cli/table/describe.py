@@ -11,6 +11,7 @@ from barnabas.cli.common.connection import ConnectionOptions, connection_options
 from barnabas.cli.common.help import Command
 from barnabas.cli.common.options import takes
 from barnabas.cli.common.output import Style, choose_style, json_option, print_json, print_table, remark
+from barnabas.cli.common.remedies import with_remedy
 from barnabas.cli.common.values.sizes import counted
 from barnabas.cli.table.opening import PlaceOptions, place_options
 
@@ -110,5 +111,5 @@ def end_offsets(
                 remark(f"The lag of {name} is not known: the topic was deleted and made again since it was loaded.")
             return cluster.topics.end_offsets([place for place in places if place.topic not in anew], committed=True)
     except (BrokerUnreachable, RequestRefused) as error:
-        remark(f"The lag is not known: {error}")
+        remark(with_remedy(f"The lag is not known: {error}", error.remedy))
         return {}

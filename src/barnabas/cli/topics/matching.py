@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.cli.common.connection import refuse_forbidden
 from barnabas.cli.common.failures import Failed
-from barnabas.cli.common.values.topic_patterns import parse_topics
+from barnabas.cli.common.values.topic_patterns import is_name, parse_topics
+from barnabas.clients.permissions import on_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from barnabas.cli.topics.options import Options
     from barnabas.clients.admin.cluster_admin import ClusterAdmin
+    from barnabas.clients.permissions import Action
 
 
 def required_topics(cluster: ClusterAdmin, options: Options) -> list[str]:
@@ -19,8 +22,17 @@ def required_topics(cluster: ClusterAdmin, options: Options) -> list[str]:
     pattern = None if options.topic_id else options.topic
     names = matching(cluster.topics.topic_names(), pattern, exclude_internal=options.exclude_internal)
     if pattern and not names and not options.if_exists:
+        if is_name(pattern):
+            refuse_forbidden(cluster, pattern, _action(pattern, options))
         raise Failed(f"Topic '{pattern}' does not exist as expected. `barnabas topics --list` shows what is there.")
     return names
+
+
+def _action(topic: str, options: Options) -> Action:
+    """What is wanted of a topic."""
+    if options.delete:
+        return on_topic("delete", "Delete", topic)
+    return on_topic("alter", "Alter", topic) if options.alter else on_topic("describe", "Describe", topic)
 
 
 def matching(names: Iterable[str], pattern: str | None, *, exclude_internal: bool) -> list[str]:

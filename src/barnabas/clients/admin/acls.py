@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.clients.errors import RequestRefused
+from barnabas.clients.permissions import on_cluster
 from barnabas.machines.security.acls import (
     Acl,
     AclFilter,
@@ -20,6 +21,7 @@ from barnabas.model.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from barnabas.clients.permissions import Action
     from barnabas.clients.wire.connection import WireClient
 
 
@@ -47,7 +49,7 @@ class Acls:
             at_least=1,
         )
         if answer.error_code != ErrorCode.none:
-            raise _refusal(answer)
+            raise _refusal(answer, on_cluster("list ACLs", "Describe"))
         return sorted(Acl(_pattern(resource), _entry(each)) for resource in answer.resources for each in resource.acls)
 
     def create(self, acls: Sequence[Acl]) -> None:
@@ -74,7 +76,7 @@ class Acls:
         )
         for result in answer.results:
             if result.error_code != ErrorCode.none:
-                raise _refusal(result)
+                raise _refusal(result, on_cluster("add ACLs", "Alter"))
 
     def delete(self, filters: Sequence[AclFilter]) -> list[Acl]:
         """Remove all ACLs that the filters mean, and give them back; raises RequestRefused."""
@@ -101,13 +103,13 @@ class Acls:
         gone: set[Acl] = set()
         for result in answer.filter_results:
             if result.error_code != ErrorCode.none:
-                raise _refusal(result)
+                raise _refusal(result, on_cluster("remove ACLs", "Alter"))
             gone.update(Acl(_pattern(each), _entry(each)) for each in result.matching_acls)
         return sorted(gone)
 
 
-def _refusal(result: Any) -> RequestRefused:
-    return RequestRefused(result.error_code, result.error_message or result.error_code.name.upper())
+def _refusal(result: Any, action: Action) -> RequestRefused:
+    return RequestRefused(result.error_code, result.error_message or result.error_code.name.upper(), action)
 
 
 def _pattern(told: Any) -> ResourcePattern:

@@ -20,6 +20,7 @@ from barnabas.clients.errors import BrokerSilent, BrokerUnreachable, InvalidClie
 from barnabas.clients.library import load, load_kafka
 from barnabas.clients.limits import MOST_PARTITIONS, MOST_REPLICAS, within
 from barnabas.clients.logins import LoginErrors
+from barnabas.clients.permissions import create_topic, on_cluster, on_topic
 from barnabas.clients.records import as_milliseconds
 from barnabas.clients.wire.addresses import connect
 from barnabas.model.errors import ErrorCode
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
     from barnabas.clients.admin.groups import Groups
+    from barnabas.clients.permissions import Action
 
 _Answer = TypeVar("_Answer")
 
@@ -138,7 +140,10 @@ class Admin:
 
         def ask(timeout: float) -> list[TopicInfo]:
             futures = self._client.describe_topics(self._kafka.TopicCollection(wanted), request_timeout=timeout)
-            return [topic_info(self._result(futures[name], f"topic {name}")) for name in wanted]
+            return [
+                topic_info(self._result(futures[name], f"topic {name}", on_topic("describe", "Describe", name)))
+                for name in wanted
+            ]
 
         return self._answer_to(ask)
 
@@ -171,12 +176,19 @@ class Admin:
                         value=entry.value,
                         default=entry.source == admin.ConfigSource.DEFAULT_CONFIG.value,
                     )
-                    for entry in self._result(future).values()
+                    for entry in self._result(future, action=self._description_of(resource)).values()
                 ]
                 for resource, future in futures.items()
             }
 
         return self._answer_to(ask)
+
+    def _description_of(self, resource: Any) -> Action:
+        """What it takes to be told the settings of a topic or a broker."""
+        words, operation = "describe the configs of", "DescribeConfigs"
+        if resource.restype == self._kafka.admin.ResourceType.TOPIC:
+            return on_topic(words, operation, resource.name)
+        return on_cluster(f"{words} broker {resource.name}", operation)
 
     def create_topic(
         self,
@@ -213,7 +225,7 @@ class Admin:
                 "replicas", topic.name, topic.replication_factor, MOST_REPLICAS
             )
         futures = self._client.create_topics([self._kafka.admin.NewTopic(topic.name, **kwargs)], **self._deadlines())
-        self._result(futures[topic.name], f"topic {topic.name}")
+        self._result(futures[topic.name], f"topic {topic.name}", create_topic(topic.name))
 
     def create_partitions(self, topic: str, total: int, assignment: Sequence[Sequence[int]] = ()) -> None:
         """Grow a topic to `total` partitions; `assignment` names the replicas of each new one."""
@@ -222,7 +234,7 @@ class Admin:
             kwargs["replica_assignment"] = [list(replicas) for replicas in assignment]
         wanted = self._kafka.admin.NewPartitions(topic, _count("partitions", topic, total, MOST_PARTITIONS), **kwargs)
         futures = self._client.create_partitions([wanted], **self._deadlines())
-        self._result(futures[topic], f"topic {topic}")
+        self._result(futures[topic], f"topic {topic}", on_topic("add partitions to", "Alter", topic))
 
     def alter_topic_config(self, topic: str, *, set_: Mapping[str, str], delete: Iterable[str] = ()) -> None:
         """Set some of a topic's settings and return others to their default; the rest stays."""
@@ -233,7 +245,7 @@ class Admin:
         ]
         resource = admin.ConfigResource(admin.ResourceType.TOPIC, topic, incremental_configs=changes)
         futures = self._client.incremental_alter_configs([resource], request_timeout=self._timeout)
-        self._result(futures[resource])
+        self._result(futures[resource], action=on_topic("change the configs of", "AlterConfigs", topic))
 
     def delete_topics(self, names: str | Iterable[str]) -> None:
         """Delete topics and all they hold; returns when the cluster no longer shows them."""
@@ -242,7 +254,7 @@ class Admin:
             return
         futures = self._client.delete_topics(wanted, **self._deadlines())
         for name in wanted:
-            self._result(futures[name], f"topic {name}")
+            self._result(futures[name], f"topic {name}", on_topic("delete", "Delete", name))
 
     def partitions(self, topic: str) -> list[TopicPartition]:
         """All partitions of a topic. Raises RequestRefused if there is no such topic."""
@@ -276,7 +288,8 @@ class Admin:
             return {}
 
         def ask(_timeout: float) -> dict[TopicPartition, int]:
-            found = self._of_partitions(self._client.delete_records(wanted, **self._deadlines()))
+            futures = self._client.delete_records(wanted, **self._deadlines())
+            found = self._of_partitions(futures, "delete records of", "Delete")
             return {partition: deleted.low_watermark for partition, deleted in found.items()}
 
         return self._answer_to(ask, changes=True)
@@ -322,7 +335,8 @@ class Admin:
 
         def ask(timeout: float) -> dict[TopicPartition, int]:
             futures = self._client.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout)
-            return {partition: listed.offset for partition, listed in self._of_partitions(futures).items()}
+            found = self._of_partitions(futures, "see the offsets of", "Describe")
+            return {partition: listed.offset for partition, listed in found.items()}
 
         return self._answer_to(ask)
 
@@ -337,9 +351,13 @@ class Admin:
             for (topic, partition), offset in offsets.items()
         ]
 
-    def _of_partitions(self, futures: Mapping[Any, Future[Any]]) -> dict[TopicPartition, Any]:
+    def _of_partitions(
+        self, futures: Mapping[Any, Future[Any]], verb: str, operation: str
+    ) -> dict[TopicPartition, Any]:
         return {
-            TopicPartition(p.topic, p.partition): self._result(f, f"partition {p.topic}-{p.partition}")
+            TopicPartition(p.topic, p.partition): self._result(
+                f, f"partition {p.topic}-{p.partition}", on_topic(verb, operation, p.topic)
+            )
             for p, f in futures.items()
         }
 
@@ -372,13 +390,13 @@ class Admin:
         except self._kafka.KafkaException as error:
             raise self._translated(error.args[0], asked_at, timeout) from error
 
-    def _result(self, future: Future[Any], what: str = "") -> Any:
-        """What a broker answered; `what` was asked about is named if it is not there, for brokers do not."""
+    def _result(self, future: Future[Any], what: str = "", action: Action | None = None) -> Any:
+        """What a broker answered; `what` was asked about, and which `action`, is named here, for brokers do not."""
         asked_at = time.monotonic()
         try:
             return self._answered(self._wait_for(future))
         except self._kafka.KafkaException as error:
-            raise self._translated(error.args[0], asked_at, self._timeout, what) from error
+            raise self._translated(error.args[0], asked_at, self._timeout, what, action) from error
         except TimeoutError as error:
             raise self._silence(self._timeout) from error
 
@@ -400,13 +418,13 @@ class Admin:
             threading.Thread(target=look_around, name="barnabas admin: controller", daemon=True).start()
         return future.result(max(left, 0.0))
 
-    def _translated(self, error: KafkaError, asked_at: float, timeout: float, what: str = "") -> Exception:
+    def _translated(
+        self, error: KafkaError, asked_at: float, timeout: float, what: str = "", action: Action | None = None
+    ) -> Exception:
         if what and error.code() == error.UNKNOWN_TOPIC_OR_PART:
             return RequestRefused(ErrorCode.unknown_topic_or_partition, f"there is no {what}")
-        if what and error.code() in (error.TOPIC_AUTHORIZATION_FAILED, error.GROUP_AUTHORIZATION_FAILED):
-            return RequestRefused(error_code(error.code()), f"no permission for {what}")
         if error.code() >= 0:
-            return RequestRefused(error_code(error.code()), error.str() or error.name())
+            return RequestRefused(error_code(error.code()), error.str() or error.name(), action)
         if error.code() in (error._NOENT, error._UNKNOWN_TOPIC, error._UNKNOWN_PARTITION):
             return RequestRefused(
                 ErrorCode.unknown_topic_or_partition, f"there is no {what or 'such topic or partition'}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from barnabas import __version__
 from barnabas.clients.errors import RequestRefused
+from barnabas.clients.permissions import on_cluster
 from barnabas.clients.wire.connection import CLIENT_ID, Node
 from barnabas.model.errors import ErrorCode
 
@@ -79,7 +80,11 @@ class Brokers:
 
         answer = self._wire.ask(UnregisterBrokerRequest(broker_id=BrokerId(broker_id)))
         if answer.error_code != ErrorCode.none:
-            raise RequestRefused(answer.error_code, answer.error_message or answer.error_code.name.upper())
+            raise RequestRefused(
+                answer.error_code,
+                answer.error_message or answer.error_code.name.upper(),
+                on_cluster("unregister brokers", "Alter"),
+            )
 
     def api_versions(self) -> dict[RegisteredBroker, dict[int, tuple[int, int]]]:
         """The oldest and the newest version of each API, by its key, that each broker serves."""

@@ -11,12 +11,14 @@ from kio.static.primitive import i8
 from barnabas.clients.admin.groups import Groups
 from barnabas.clients.admin.log_offsets import LogOffsets
 from barnabas.clients.errors import RequestRefused
+from barnabas.clients.permissions import on_cluster, on_group, on_topic
 from barnabas.model.errors import ErrorCode
 from barnabas.protocol.apis import ConfigSource
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from barnabas.clients.permissions import Action
     from barnabas.clients.wire.connection import Node, WireClient
 
 DEFAULT_ENTITY = ""
@@ -113,7 +115,7 @@ class Configs:
             if error.code != ErrorCode.unsupported_version:
                 raise
             return []
-        _check(answer.error_code, None)
+        _check(answer.error_code, None, on_cluster(f"list {kind.title} with configs", "DescribeConfigs"))
         return [one.resource_name for one in answer.config_resources if one.resource_type == kind.number]
 
     def describe(
@@ -136,7 +138,8 @@ class Configs:
                 include_synonyms=only is None,
             )
             for result in self._wire.ask(request, at=node).results:
-                _check(result.error_code, result.error_message)
+                action = _action("describe", "DescribeConfigs", kind, result.resource_name)
+                _check(result.error_code, result.error_message, action)
                 found[result.resource_name] = sorted(map(_setting, result.configs), key=lambda setting: setting.name)
         return found
 
@@ -164,7 +167,7 @@ class Configs:
         )
         ((node, _),) = self._by_node(kind, [name])
         for response in self._wire.ask(request, at=node).responses:
-            _check(response.error_code, response.error_message)
+            _check(response.error_code, response.error_message, _action("change", "AlterConfigs", kind, name))
 
     def _by_node(self, kind: EntityType, names: Iterable[str]) -> list[tuple[Node | None, list[str]]]:
         """Who is to be asked about which entities: any broker, or the one that they are about."""
@@ -185,6 +188,18 @@ def _setting(config: Any) -> Setting:
     )
 
 
-def _check(code: ErrorCode, message: str | None) -> None:
+def _action(verb: str, operation: str, kind: EntityType, name: str) -> Action:
+    """What is done to the configs of an entity: those that are neither topics nor groups belong to the cluster."""
+    words = f"{verb} the configs of"
+    match kind:
+        case EntityType.TOPICS:
+            return on_topic(words, operation, name)
+        case EntityType.GROUPS:
+            return on_group(words, operation, name)
+        case _:
+            return on_cluster(f"{words} {f'{kind.singular} {name}' if name else f'all {kind.title}'}", operation)
+
+
+def _check(code: ErrorCode, message: str | None, action: Action) -> None:
     if code != ErrorCode.none:
-        raise RequestRefused(code, message or f"the broker answered {code.name.upper()}")
+        raise RequestRefused(code, message or f"the broker answered {code.name.upper()}", action)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from barnabas.clients.errors import RequestRefused
+from barnabas.clients.permissions import create_tokens_of
 from barnabas.model.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from kio.static.primitive import i64Timedelta
 
+    from barnabas.clients.permissions import Action
     from barnabas.clients.wire.connection import WireClient
 
 
@@ -63,7 +65,7 @@ class IssuedTokens:
             max_lifetime=_period(lifetime_ms),
         )
         answer = self._wire.ask(request, at_least=3 if owner else 1)
-        _check(answer)
+        _check(answer, None if owner is None else create_tokens_of(owner))
         return DelegationToken(
             token_id=answer.token_id,
             hmac=answer.hmac,
@@ -137,9 +139,10 @@ def _expiry(answer: Any) -> datetime:
     return until
 
 
-def _check(answer: Any) -> None:
+def _check(answer: Any, action: Action | None = None) -> None:
     if answer.error_code != ErrorCode.none:
-        raise RequestRefused(answer.error_code, _WORDS.get(answer.error_code, answer.error_code.name.upper()))
+        message = _WORDS.get(answer.error_code, answer.error_code.name.upper())
+        raise RequestRefused(answer.error_code, message, action)
 
 
 _WORDS = {
@@ -149,7 +152,6 @@ _WORDS = {
     ErrorCode.delegation_token_request_not_allowed: (
         "delegation tokens are for connections with a login, and not for one by token"
     ),
-    ErrorCode.delegation_token_authorization_failed: "no permission to make delegation tokens of this owner",
     ErrorCode.delegation_token_expired: "the delegation token has expired",
     ErrorCode.invalid_principal_type: "owner and renewers of a delegation token are users, as User:alice",
 }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from barnabas import __version__
 from barnabas.clients.errors import RequestRefused
+from barnabas.clients.permissions import on_cluster
 from barnabas.clients.wire.connection import CLIENT_ID
 from barnabas.model.errors import ErrorCode
 
@@ -90,4 +91,8 @@ class Features:
             at_least=2,
         )
         if answer.error_code != ErrorCode.none:
-            raise RequestRefused(answer.error_code, answer.error_message or answer.error_code.name.upper())
+            raise RequestRefused(
+                answer.error_code,
+                answer.error_message or answer.error_code.name.upper(),
+                on_cluster("change features", "Alter"),
+            )

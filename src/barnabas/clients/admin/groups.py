@@ -16,6 +16,7 @@ from kio.static.primitive import i32, i64
 
 from barnabas.clients.admin.log_offsets import LogOffsets, by_topic
 from barnabas.clients.errors import RequestRefused
+from barnabas.clients.permissions import Action, describe_group, on_group, on_topic
 from barnabas.clients.wire.connection import ANOTHER_COORDINATOR, RETRY_SECONDS
 from barnabas.model.errors import ErrorCode, InvalidFrame
 from barnabas.model.ids import TopicPartition
@@ -40,8 +41,6 @@ MEANINGS: Final = {
     ErrorCode.group_subscribed_to_topic: "an active member of the group is subscribed to the topic",
     ErrorCode.unknown_topic_or_partition: "there is no such partition",
     ErrorCode.invalid_group_id: "the group id is not valid",
-    ErrorCode.group_authorization_failed: "you are not authorized for the group",
-    ErrorCode.topic_authorization_failed: "you are not authorized for the topic",
 }
 """What error codes mean here, for the APIs that send no message."""
 
@@ -145,6 +144,7 @@ class Groups:
                     group_ids=as_group_ids(ids), include_authorized_operations=False
                 ),
                 lambda response: ((group.group_id, group.error_code, group) for group in response.groups),
+                action=describe_group,
             )
         except RequestRefused as error:
             if error.code != ErrorCode.unsupported_version:
@@ -157,6 +157,7 @@ class Groups:
             [group_id for group_id in wanted if group_id not in found],
             lambda ids: DescribeGroupsRequest(groups=as_group_ids(ids), include_authorized_operations=False),
             lambda response: ((group.group_id, group.error_code, group) for group in response.groups),
+            action=describe_group,
         )
         for group_id, (node, code, group) in classic.items():
             found[group_id] = described_group(code, group, node, _classic_group)
@@ -173,6 +174,7 @@ class Groups:
             ),
             lambda response: ((group.group_id, group.error_code, group) for group in response.groups),
             at_least=8,
+            action=see_offsets,
         )
         return {group_id: _committed(code, group) for group_id, (_, code, group) in answers.items()}
 
@@ -198,6 +200,7 @@ class Groups:
             lambda response: ((group.group_id, _first_error(group), group) for group in response.groups),
             at_least=8,
             retried=frozenset({ErrorCode.unstable_offset_commit}),
+            action=see_offsets,
         )
         found = {group_id: _committed(code, group) for group_id, (_, code, group) in answers.items()}
         return {group_id: offsets[partition] for group_id, offsets in found.items() if partition in offsets}
@@ -230,8 +233,12 @@ class Groups:
                 for topic, partitions in by_topic(offsets).items()
             ),
         )
-        for partition, code in self._ask_about_partitions(group_id, request).items():
-            refuse(code, f"group {group_id}, partition {partition}")
+
+        def action(topic: str | None = None) -> Action:
+            return on_group("commit offsets of", "Read", group_id, topic)
+
+        for partition, code in self._ask_about_partitions(group_id, request, action()).items():
+            refuse(code, f"group {group_id}, partition {partition}", action=action(partition.topic))
 
     def delete(self, group_ids: Iterable[str]) -> dict[str, RequestRefused | None]:
         """Delete groups and what they committed; says of each why not, or None."""
@@ -241,8 +248,9 @@ class Groups:
             group_ids,
             lambda ids: DeleteGroupsRequest(groups_names=as_group_ids(ids)),
             lambda response: ((result.group_id, result.error_code, None) for result in response.results),
+            action=_deletion_of,
         )
-        return {group_id: refusal_of(code) for group_id, (_, code, _) in answers.items()}
+        return {group_id: refusal_of(code, action=_deletion_of(group_id)) for group_id, (_, code, _) in answers.items()}
 
     def delete_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
@@ -267,8 +275,11 @@ class Groups:
                 for topic, numbers in by_topic(partitions).items()
             ),
         )
-        codes = self._ask_about_partitions(group_id, request)
-        return {partition: refusal_of(code) for partition, code in codes.items()}
+        codes = self._ask_about_partitions(group_id, request, delete_offsets(group_id))
+        return {
+            partition: refusal_of(code, action=delete_offsets(group_id, partition.topic))
+            for partition, code in codes.items()
+        }
 
     def leaders(self, topics: Iterable[str]) -> dict[TopicPartition, Node | None]:
         """Who leads each partition of the named topics (see `LogOffsets`)."""
@@ -278,7 +289,7 @@ class Groups:
         """Offsets by time, or at LATEST or EARLIEST (see `LogOffsets`)."""
         return LogOffsets(self._wire).at(partitions, timestamp)
 
-    def _ask_about_partitions(self, group_id: str, request: Any) -> dict[TopicPartition, ErrorCode]:
+    def _ask_about_partitions(self, group_id: str, request: Any, action: Action) -> dict[TopicPartition, ErrorCode]:
         """What the coordinator of one group says of each partition; an error of the whole is raised."""
 
         def parts(response: Any) -> Iterable[tuple[str, ErrorCode, Any]]:
@@ -287,9 +298,9 @@ class Groups:
             moved = next((code for code in codes if code in ANOTHER_COORDINATOR), whole)
             yield group_id, moved, response
 
-        answers = self._wire.ask_coordinators([group_id], lambda _: request, parts)
+        answers = self._wire.ask_coordinators([group_id], lambda _: request, parts, action=lambda _: action)
         _, code, response = answers[group_id]
-        refuse(code, f"group {group_id}")
+        refuse(code, f"group {group_id}", action=action)
         return {
             TopicPartition(topic.name, partition.partition_index): partition.error_code
             for topic in response.topics
@@ -302,17 +313,33 @@ def as_group_ids(group_ids: Iterable[str]) -> tuple[GroupId, ...]:
     return tuple(map(GroupId, group_ids))
 
 
-def refusal_of(code: ErrorCode, what: str = "", message: str | None = None) -> RequestRefused | None:
+def see_offsets(group_id: str) -> Action:
+    """What it takes to ask for the offsets of a group."""
+    return on_group("see the offsets of", "Describe", group_id)
+
+
+def delete_offsets(group_id: str, topic: str | None = None) -> Action:
+    """What it takes to delete offsets of a group, of a topic if it is known of which."""
+    return on_group("delete offsets of", "Delete", group_id, topic)
+
+
+def _deletion_of(group_id: str) -> Action:
+    return on_group("delete", "Delete", group_id)
+
+
+def refusal_of(
+    code: ErrorCode, what: str = "", message: str | None = None, action: Action | None = None
+) -> RequestRefused | None:
     """What an error code says, in words; None if it is none."""
     if code == ErrorCode.none:
         return None
     reason = MEANINGS.get(code) or message or f"the broker answered {code.name.upper()}"
-    return RequestRefused(code, f"{what}: {reason}" if what else reason)
+    return RequestRefused(code, f"{what}: {reason}" if what else reason, action)
 
 
-def refuse(code: ErrorCode, what: str = "", message: str | None = None) -> None:
+def refuse(code: ErrorCode, what: str = "", message: str | None = None, action: Action | None = None) -> None:
     """Raise what an error code says."""
-    if (refusal := refusal_of(code, what, message)) is not None:
+    if (refusal := refusal_of(code, what, message, action)) is not None:
         raise refusal
 
 
@@ -323,7 +350,8 @@ def described_group(
     if code == ErrorCode.none and group.group_state == "Dead":
         code = ErrorCode.group_id_not_found
     try:
-        return refusal_of(code, message=group.error_message) or read(group, node)
+        refusal = refusal_of(code, message=group.error_message, action=describe_group(group.group_id))
+        return refusal or read(group, node)
     except RequestRefused as refusal:
         return refusal
 
@@ -417,12 +445,13 @@ def _first_error(group: Any) -> ErrorCode:
 
 
 def _committed(code: ErrorCode, group: Any) -> dict[TopicPartition, Committed]:
-    refuse(code, f"group {group.group_id}")
+    refuse(code, f"group {group.group_id}", action=see_offsets(group.group_id))
     offsets = {}
     for topic in group.topics:
         for answer in topic.partitions:
             partition = TopicPartition(topic.name, answer.partition_index)
-            refuse(answer.error_code, f"group {group.group_id}, partition {partition}")
+            action = on_topic("see the offsets of", "Describe", partition.topic)
+            refuse(answer.error_code, f"group {group.group_id}, partition {partition}", action=action)
             if answer.committed_offset >= 0:
                 epoch = answer.committed_leader_epoch
                 offsets[partition] = Committed(

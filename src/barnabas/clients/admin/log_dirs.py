@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.clients.errors import RequestRefused
+from barnabas.clients.permissions import on_cluster
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 
@@ -46,7 +47,11 @@ class LogDirs:
 
         answer = self._wire.ask(DescribeLogDirsRequest(topics=None), at=broker)
         if answer.error_code != ErrorCode.none:
-            raise RequestRefused(answer.error_code, f"broker {broker.id} answered {answer.error_code.name.upper()}")
+            raise RequestRefused(
+                answer.error_code,
+                f"broker {broker.id} answered {answer.error_code.name.upper()}",
+                on_cluster("see the log directories of brokers", "Describe"),
+            )
         return [
             LogDir(
                 path=directory.log_dir,

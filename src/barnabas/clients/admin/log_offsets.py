@@ -10,7 +10,8 @@ from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i32, i32Timedelta, i64
 
 from barnabas.clients.errors import RequestRefused
-from barnabas.clients.wire.connection import RETRY_SECONDS, Node, WireClient
+from barnabas.clients.permissions import on_topic
+from barnabas.clients.wire.connection import RETRY_SECONDS, Node, WireClient, meaning
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 from barnabas.protocol.list_offsets import EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST_TIERED, MAX_TIMESTAMP
@@ -33,7 +34,10 @@ class LogOffsets:
         return self._leaders(None)
 
     def leaders(self, topics: Iterable[str]) -> dict[TopicPartition, Node | None]:
-        """Who leads each partition of the named topics, None where there is no leader; unknown topics are left out."""
+        """Who leads each partition of the named topics, None where there is no leader; unknown topics are left out.
+
+        Raises RequestRefused for one that may not be seen.
+        """
         return self._leaders(list(dict.fromkeys(topics)))
 
     def _leaders(self, topics: list[str] | None) -> dict[TopicPartition, Node | None]:
@@ -48,6 +52,10 @@ class LogOffsets:
             MetadataRequest(topics=wanted, allow_auto_topic_creation=False, include_topic_authorized_operations=False),
             at_least=4,
         )
+        for topic in metadata.topics:
+            if topic.error_code is ErrorCode.topic_authorization_failed:
+                action = on_topic("describe", "Describe", topic.name)
+                raise RequestRefused(topic.error_code, f"topic {topic.name}: {meaning(topic)}", action)
         nodes = {broker.node_id: Node(broker.node_id, broker.host, broker.port) for broker in metadata.brokers}
         return {
             TopicPartition(topic.name, partition.partition_index): nodes.get(partition.leader_id)
@@ -73,7 +81,11 @@ class LogOffsets:
                     elif code.retriable and not deadline.passed:
                         again.append(partition)
                     else:
-                        raise RequestRefused(code, f"partition {partition}: the broker answered {code.name.upper()}")
+                        raise RequestRefused(
+                            code,
+                            f"partition {partition}: the broker answered {code.name.upper()}",
+                            on_topic("see the offsets of", "Describe", partition.topic),
+                        )
             wanted = again
             if wanted:
                 time.sleep(RETRY_SECONDS)
@@ -148,18 +160,20 @@ class LogOffsets:
             )
             for topic in self._wire.ask(request, at=leader).topics:
                 for answer in topic.partitions:
-                    results[TopicPartition(topic.name, answer.partition_index)] = (
+                    partition = TopicPartition(topic.name, answer.partition_index)
+                    results[partition] = (
                         answer.low_watermark
                         if answer.error_code == ErrorCode.none
-                        else _not_deleted(answer.error_code, wanted[TopicPartition(topic.name, answer.partition_index)])
+                        else _not_deleted(answer.error_code, partition, wanted[partition])
                     )
         return results
 
 
-def _not_deleted(code: ErrorCode, offset: int) -> RequestRefused:
+def _not_deleted(code: ErrorCode, partition: TopicPartition, offset: int) -> RequestRefused:
     if code == ErrorCode.offset_out_of_range:
         return RequestRefused(code, f"offset {offset} is not in the partition, nor is it its end")
-    return RequestRefused(code, f"the broker answered {code.name.upper()}")
+    action = on_topic("delete records of", "Delete", partition.topic)
+    return RequestRefused(code, f"the broker answered {code.name.upper()}", action)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.clients.errors import RequestRefused
+from barnabas.clients.permissions import on_cluster
 from barnabas.machines.security.quota_entities import MatchType
 from barnabas.model.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from barnabas.clients.permissions import Action
     from barnabas.clients.wire.connection import WireClient
 
 
@@ -41,7 +43,7 @@ class Quotas:
             for kind, name in (wanted or {}).items()
         )
         answer = self._wire.ask(DescribeClientQuotasRequest(components=components, strict=bool(components)))
-        _check(answer.error_code, answer.error_message)
+        _check(answer.error_code, answer.error_message, on_cluster("list quotas", "DescribeConfigs"))
         found = [
             Quota(
                 {part.entity_type: part.entity_name for part in entry.entity},
@@ -64,7 +66,7 @@ class Quotas:
             ),
         )
         for result in self._wire.ask(AlterClientQuotasRequest(entries=(entry,), validate_only=False)).entries:
-            _check(result.error_code, result.error_message)
+            _check(result.error_code, result.error_message, on_cluster("change quotas", "AlterConfigs"))
 
 
 def _match_type(name: str | None) -> MatchType:
@@ -73,6 +75,6 @@ def _match_type(name: str | None) -> MatchType:
     return MatchType.EXACT if name else MatchType.DEFAULT
 
 
-def _check(code: ErrorCode, message: str | None) -> None:
+def _check(code: ErrorCode, message: str | None, action: Action) -> None:
     if code != ErrorCode.none:
-        raise RequestRefused(code, message or code.name.upper())
+        raise RequestRefused(code, message or code.name.upper(), action)

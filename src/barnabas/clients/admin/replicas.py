@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i32
 
 from barnabas.clients.admin.log_offsets import by_topic
 from barnabas.clients.errors import RequestRefused
+from barnabas.clients.permissions import on_cluster, on_topic
 from barnabas.clients.wire.connection import RETRY_SECONDS, Node, meaning
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
 
     from kio.static.protocol import RequestPayload
 
+    from barnabas.clients.permissions import Action
     from barnabas.clients.wire.connection import WireClient
 
-_REASONS = {
+_REASONS: Final = {
     ErrorCode.log_dir_not_found: "the broker has no such directory in log.dirs (LOG_DIR_NOT_FOUND)",
     ErrorCode.invalid_request: (
         "it is in another directory of its broker already, and these brokers do not move replicas between directories "
@@ -31,6 +33,11 @@ _REASONS = {
     ),
 }
 """Why a replica does not go to a directory, where the bare code would leave one guessing."""
+
+
+_REASSIGN: Final = on_cluster("reassign partitions", "Alter")
+_ELECT: Final = on_cluster("elect leaders", "Alter")
+_MOVE: Final = on_cluster("move replicas between log directories", "Alter")
 
 
 class Replica(NamedTuple):
@@ -87,7 +94,8 @@ class Replicas:
         """The partitions of a topic by number, as the broker knows them that is asked. Raises RequestRefused."""
         (found,) = self._metadata([topic]).topics
         if found.error_code != ErrorCode.none:
-            raise RequestRefused(found.error_code, f"topic {topic}: {meaning(found)}")
+            action = on_topic("describe", "Describe", topic)
+            raise RequestRefused(found.error_code, f"topic {topic}: {meaning(found)}", action)
         return {
             one.partition_index: Leadership(
                 None if one.leader_id < 0 else one.leader_id,
@@ -129,7 +137,9 @@ class Replicas:
                 ListPartitionReassignmentsTopics(name=TopicName(topic), partition_indexes=tuple(map(i32, numbers)))
                 for topic, numbers in by_topic(partitions).items()
             )
-        answer = self._ask_controller(ListPartitionReassignmentsRequest(topics=wanted))
+        answer = self._ask_controller(
+            ListPartitionReassignmentsRequest(topics=wanted), on_cluster("list reassignments", "Describe")
+        )
         return {
             TopicPartition(topic.name, one.partition_index): Reassignment(
                 tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
@@ -169,9 +179,9 @@ class Replicas:
                 for topic, numbers in by_topic(targets).items()
             ),
         )
-        answer = self._ask_controller(request, at_least=0 if allow_replication_factor_change else 1)
+        answer = self._ask_controller(request, _REASSIGN, at_least=0 if allow_replication_factor_change else 1)
         return {
-            TopicPartition(topic.name, one.partition_index): _refused(one)
+            TopicPartition(topic.name, one.partition_index): _refused(one, _REASSIGN)
             for topic in answer.responses
             for one in topic.partitions
             if one.error_code != ErrorCode.none
@@ -190,9 +200,11 @@ class Replicas:
                 for topic, numbers in by_topic(partitions).items()
             )
         request = ElectLeadersRequest(election_type=i8(kind), topic_partitions=wanted)
-        answer = self._ask_controller(request, at_least=0 if kind is Election.PREFERRED else 1)
+        answer = self._ask_controller(request, _ELECT, at_least=0 if kind is Election.PREFERRED else 1)
         return {
-            TopicPartition(topic.topic, one.partition_id): None if one.error_code == ErrorCode.none else _refused(one)
+            TopicPartition(topic.topic, one.partition_id): (
+                None if one.error_code == ErrorCode.none else _refused(one, _ELECT)
+            )
             for topic in answer.replica_election_results
             for one in topic.partition_result
         }
@@ -238,7 +250,7 @@ class Replicas:
                     elif one.error_code != ErrorCode.replica_not_available:
                         reason = _REASONS.get(one.error_code, f"broker {broker} answered {one.error_code.name.upper()}")
                         raise RequestRefused(
-                            one.error_code, f"replica {replica} cannot go to {moves[replica]}: {reason}"
+                            one.error_code, f"replica {replica} cannot go to {moves[replica]}: {reason}", _MOVE
                         )
         return begun
 
@@ -253,7 +265,7 @@ class Replicas:
             at_least=4,
         )
 
-    def _ask_controller(self, request: RequestPayload, *, at_least: int = 0) -> Any:
+    def _ask_controller(self, request: RequestPayload, action: Action, *, at_least: int = 0) -> Any:
         """Ask the controller, as metadata names it; another is looked for if that one is no longer the controller."""
         deadline = self._wire.deadline()
         while True:
@@ -263,7 +275,7 @@ class Replicas:
             if answer.error_code == ErrorCode.none:
                 return answer
             if answer.error_code != ErrorCode.not_controller or deadline.passed:
-                raise _refused(answer)
+                raise _refused(answer, action)
             time.sleep(RETRY_SECONDS)
 
     def _served(self, request: RequestPayload, node: Node | None, *, at_least: int = 0) -> Any:
@@ -280,6 +292,6 @@ class Replicas:
             ) from error
 
 
-def _refused(answer: Any) -> RequestRefused:
+def _refused(answer: Any, action: Action) -> RequestRefused:
     message = getattr(answer, "error_message", None)
-    return RequestRefused(answer.error_code, message or f"the broker answered {answer.error_code.name.upper()}")
+    return RequestRefused(answer.error_code, message or f"the broker answered {answer.error_code.name.upper()}", action)

@@ -20,11 +20,14 @@ from barnabas.clients.admin.groups import (
     Groups,
     as_group_ids,
     assigned_partitions,
+    delete_offsets,
     described_group,
     refusal_of,
     refuse,
+    see_offsets,
 )
 from barnabas.clients.admin.log_offsets import by_topic
+from barnabas.clients.permissions import describe_group, on_cluster, on_group, on_topic
 from barnabas.model.ids import TopicPartition, uuid_to_text
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
     from barnabas.clients.admin.groups import GroupListing
     from barnabas.clients.errors import RequestRefused
+    from barnabas.clients.permissions import Action
     from barnabas.clients.wire.connection import Node, WireClient
 
 SHARE: Final = "share"
@@ -89,6 +93,7 @@ class ShareGroups:
             lambda ids: ShareGroupDescribeRequest(group_ids=as_group_ids(ids), include_authorized_operations=False),
             lambda response: ((group.group_id, group.error_code, group) for group in response.groups),
             at_least=1,
+            action=describe_group,
         )
         return {group_id: self._described(*answers[group_id]) for group_id in wanted}
 
@@ -121,7 +126,7 @@ class ShareGroups:
         for key, (_, code, result) in answers.items():
             topic, part = parts[key]
             place = TopicPartition(topic.topic_name, part.partition_index)
-            refuse(code, f"group {group_id}, partition {place}", result.error_message)
+            refuse(code, f"group {group_id}, partition {place}", result.error_message, _see_in_flight(group_id))
             found[place] = [
                 _in_flight(batch) for batch in result.state_batches if batch.last_offset >= part.start_offset
             ]
@@ -135,6 +140,7 @@ class ShareGroups:
             lambda keys: _read_request(group_id, [parts[key] for key in keys]),
             lambda response: _read_results(group_id, response),
             of=SHARE_COORDINATORS,
+            action=lambda _: _see_in_flight(group_id),
         )
 
     def _with_offsets(self, group_ids: Iterable[str]) -> dict[str, Any]:
@@ -153,10 +159,11 @@ class ShareGroups:
                 )
             ),
             lambda response: ((group.group_id, group.error_code, group) for group in response.groups),
+            action=see_offsets,
         )
         found = {}
         for group_id, (_, code, group) in answers.items():
-            refuse(code, f"group {group_id}", group.error_message)
+            refuse(code, f"group {group_id}", group.error_message, see_offsets(group_id))
             found[group_id] = group
         return found
 
@@ -185,10 +192,11 @@ class ShareGroups:
                 for topic, numbers in by_topic(offsets).items()
             ),
         )
-        for topic in self._ask(group_id, request).responses:
+        for topic in self._ask(group_id, request, _change_offsets(group_id)).responses:
+            action = _change_offsets(group_id, topic.topic_name)
             for part in topic.partitions:
                 place = TopicPartition(topic.topic_name, part.partition_index)
-                refuse(part.error_code, f"group {group_id}, partition {place}", part.error_message)
+                refuse(part.error_code, f"group {group_id}, partition {place}", part.error_message, action)
 
     def delete_offsets(self, group_id: str, topics: Iterable[str]) -> dict[str, RequestRefused | None]:
         """Forget how far a group without members is with topics; says of each why not, or None.
@@ -205,21 +213,26 @@ class ShareGroups:
             topics=tuple(DeleteShareGroupOffsetsRequestTopic(topic_name=TopicName(topic)) for topic in topics),
         )
         return {
-            topic.topic_name: refusal_of(topic.error_code, message=topic.error_message)
-            for topic in self._ask(group_id, request).responses
+            topic.topic_name: refusal_of(
+                topic.error_code, "", topic.error_message, delete_offsets(group_id, topic.topic_name)
+            )
+            for topic in self._ask(group_id, request, delete_offsets(group_id)).responses
         }
 
     def delete(self, group_ids: Iterable[str]) -> dict[str, RequestRefused | None]:
         """Delete groups and their state; says of each why not, or None."""
         return self._groups.delete(group_ids)
 
-    def _ask(self, group_id: str, request: Any) -> Any:
+    def _ask(self, group_id: str, request: Any, action: Action) -> Any:
         """The answer of one group's coordinator; an error of the whole is raised."""
         answers = self._wire.ask_coordinators(
-            [group_id], lambda _: request, lambda response: [(group_id, response.error_code, response)]
+            [group_id],
+            lambda _: request,
+            lambda response: [(group_id, response.error_code, response)],
+            action=lambda _: action,
         )
         _, code, response = answers[group_id]
-        refuse(code, f"group {group_id}", response.error_message)
+        refuse(code, f"group {group_id}", response.error_message, action)
         return response
 
 
@@ -228,10 +241,19 @@ def _offsets(group: Any) -> dict[TopicPartition, SharePartitionOffsets | None]:
     for topic in group.topics:
         for part in topic.partitions:
             place = TopicPartition(topic.topic_name, part.partition_index)
-            refuse(part.error_code, f"group {group.group_id}, partition {place}", part.error_message)
+            action = on_topic("see the offsets of", "Describe", place.topic)
+            refuse(part.error_code, f"group {group.group_id}, partition {place}", part.error_message, action)
             begun = part.start_offset >= 0
             found[place] = _partition_offsets(part) if begun else None
     return found
+
+
+def _change_offsets(group_id: str, topic: str | None = None) -> Action:
+    return on_group("change offsets of", "Read", group_id, topic)
+
+
+def _see_in_flight(group_id: str) -> Action:
+    return on_cluster(f"see what is in flight of group {group_id}", "ClusterAction")
 
 
 def _read_request(group_id: str, parts: Iterable[tuple[Any, Any]]) -> ReadShareGroupStateRequest:

@@ -16,6 +16,7 @@ from kio.static.primitive import i8, i16, i32, i64
 
 from barnabas.clients.admin.log_offsets import LogOffsets, by_topic
 from barnabas.clients.errors import RequestRefused
+from barnabas.clients.permissions import Action, on_cluster, on_topic, on_transactional_id
 from barnabas.clients.wire.connection import RETRY_SECONDS, TRANSACTIONS, meaning
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
@@ -113,13 +114,14 @@ class Transactions:
             lambda ids: DescribeTransactionsRequest(transactional_ids=tuple(map(TransactionalId, ids))),
             lambda answer: ((one.transactional_id, one.error_code, one) for one in answer.transaction_states),
             of=TRANSACTIONS,
+            action=_describe,
         )
         found = {}
         for transactional_id, (node, code, one) in answers.items():
             if code == ErrorCode.transactional_id_not_found:
                 continue
             if code != ErrorCode.none:
-                raise RequestRefused(code, meaning(one))
+                raise RequestRefused(code, meaning(one), _describe(transactional_id))
             found[transactional_id] = _transaction(node, one)
         return found
 
@@ -140,7 +142,11 @@ class Transactions:
                 for part in topic.partitions:
                     partition = TopicPartition(topic.name, part.partition_index)
                     if part.error_code != ErrorCode.none:
-                        raise RequestRefused(part.error_code, f"{partition}: {part.error_message or meaning(part)}")
+                        raise RequestRefused(
+                            part.error_code,
+                            f"{partition}: {part.error_message or meaning(part)}",
+                            on_topic("see the producers of", "Read", partition.topic),
+                        )
                     found += [_producer(partition, one) for one in part.active_producers]
         return found
 
@@ -206,7 +212,7 @@ class Transactions:
             if result.error_code == ErrorCode.none:
                 return
             if not result.error_code.retriable or deadline.passed:
-                raise RequestRefused(result.error_code, meaning(result))
+                raise RequestRefused(result.error_code, meaning(result), on_cluster("end transactions", "Alter"))
             time.sleep(RETRY_SECONDS)
 
     def force_terminate(self, transactional_id: str) -> None:
@@ -223,10 +229,19 @@ class Transactions:
             lambda answer: [(transactional_id, answer.error_code, answer)],
             of=TRANSACTIONS,
             retried=frozenset({ErrorCode.concurrent_transactions}),
+            action=_end,
         )
         for _, code, answer in answers.values():
             if code != ErrorCode.none:
-                raise RequestRefused(code, meaning(answer))
+                raise RequestRefused(code, meaning(answer), _end(transactional_id))
+
+
+def _describe(transactional_id: str) -> Action:
+    return on_transactional_id("describe", "Describe", transactional_id)
+
+
+def _end(transactional_id: str) -> Action:
+    return on_transactional_id("end the transaction of", "Write", transactional_id)
 
 
 def _transaction(node: Node, one: Any) -> Transaction:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.clients.errors import RequestRefused
+from barnabas.clients.permissions import on_cluster
 from barnabas.machines.security.scram import BY_NUMBER
 from barnabas.machines.security.scram_salts import SALT_BITS, salt_of
 from barnabas.model.errors import ErrorCode
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from kio.schema.alter_user_scram_credentials.v0.request import AlterUserScramCredentialsRequest
 
+    from barnabas.clients.permissions import Action
     from barnabas.clients.wire.connection import WireClient
     from barnabas.machines.security.scram import ScramMechanism
 
@@ -39,7 +41,7 @@ class Users:
         from kio.schema.describe_user_scram_credentials.v0.request import DescribeUserScramCredentialsRequest
 
         answer = self._wire.ask(DescribeUserScramCredentialsRequest(users=None))
-        _check(answer.error_code, answer.error_message)
+        _check(answer.error_code, answer.error_message, on_cluster("list users", "Describe"))
         return [
             User(found.user, {BY_NUMBER[info.mechanism].title: info.iterations for info in found.credential_infos})
             for found in sorted(answer.results, key=lambda found: found.user)
@@ -76,9 +78,9 @@ class Users:
 
     def _alter(self, request: AlterUserScramCredentialsRequest) -> None:
         for result in self._wire.ask(request).results:
-            _check(result.error_code, result.error_message)
+            _check(result.error_code, result.error_message, on_cluster("change users", "Alter"))
 
 
-def _check(code: ErrorCode, message: str | None) -> None:
+def _check(code: ErrorCode, message: str | None, action: Action) -> None:
     if code != ErrorCode.none:
-        raise RequestRefused(code, message or code.name.upper())
+        raise RequestRefused(code, message or code.name.upper(), action)

@@ -129,7 +129,7 @@ class AsyncDelivery(asyncio.Future[RecordMetadata]):
     def __call__(self, error: Any, message: Any) -> None:
         """Note what librdkafka says: its KafkaError or its Message. Runs in whichever thread polls."""
         if error is not None:
-            self.outcome = delivery_error(error, self.topic)
+            self.outcome = delivery_error(error, self.topic, self.collector.failures.fatal)
         else:
             self.outcome = (message.partition(), message.offset(), message.timestamp()[1])
         self.collector.add(self)
@@ -242,7 +242,7 @@ class AsyncProducer(ProducerBase[K, V]):
         except BufferError:
             await self._when_buffer_is_full(delivery, arguments)
         except (TypeError, OverflowError, native.kafka.KafkaException) as error:
-            raise refusal(arguments, error) from error
+            raise refusal(arguments, error, self._settlements.failures.fatal) from error
         if on_delivery is not None:
             delivery.add_done_callback(on_delivery)
         return delivery
@@ -349,5 +349,5 @@ class AsyncProducer(ProducerBase[K, V]):
             except BufferError:
                 continue
             except self._native.kafka.KafkaException as error:
-                raise refusal(arguments, error) from error
+                raise refusal(arguments, error, self._settlements.failures.fatal) from error
             return

@@ -20,6 +20,7 @@ from barnabas.clients.consumer.native import BEGINNING, END
 from barnabas.clients.consumer.reading import SLICE, ReadOptions, RecordReader
 from barnabas.clients.errors import InvalidClientConfig, added_to, noted_in, passing_error, translated
 from barnabas.clients.library import load_kafka
+from barnabas.clients.permissions import read_from
 from barnabas.clients.records import ConsumerRecord, K, TopicPartition, V, as_milliseconds
 
 if TYPE_CHECKING:
@@ -117,8 +118,8 @@ class ConsumerBase(Generic[K, V]):
         max_records = int(found.pop("max.poll.records", MAX_POLL_RECORDS))
         if max_records < 1:
             raise InvalidClientConfig(f"max_poll_records is {max_records}: it has to be at least 1")
-        grouped = bool(found.get("group.id"))
-        auto = is_true(found.get("enable.auto.commit", True)) and grouped
+        group_id = str(found["group.id"]) if found.get("group.id") else None
+        auto = is_true(found.get("enable.auto.commit", True)) and group_id is not None
         strategy = str(found.get("partition.assignment.strategy", ""))
         found = {**DEFAULTS, **_heartbeats(found), **found}
         found |= {
@@ -129,10 +130,10 @@ class ConsumerBase(Generic[K, V]):
         }
         kafka = load_kafka()
         if on_commit is not None:
-            found["on_commit"] = _commit_callback(on_commit)
+            found["on_commit"] = _commit_callback(on_commit, group_id)
         client = open_client(kafka, "Consumer", found)
         options = ReadOptions(
-            grouped=grouped,
+            group_id=group_id,
             incremental=found.get("group.protocol") == "consumer" or "ooperative" in strategy,
             auto_commit=auto,
             reset=_RESETS.get(found["auto.offset.reset"]),
@@ -420,11 +421,11 @@ def to_commit(offsets: Offsets) -> Mapping[TopicPartition, int] | None:
     return offsets
 
 
-def _commit_callback(callback: CommitCallback) -> Any:
+def _commit_callback(callback: CommitCallback, group_id: str | None) -> Any:
     def on_commit(error: Any, partitions: list[Any]) -> None:
         offsets = {TopicPartition(p.topic, p.partition): p.offset for p in partitions}
         try:
-            callback(offsets, None if error is None else translated(error, "commit"))
+            callback(offsets, None if error is None else translated(error, "commit", read_from(None, group_id)))
         except Exception:  # raised into librdkafka, it would cost the records that are on their way
             log.exception("The callback on_commit of the consumer failed.")
 

@@ -15,6 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Generic
 
 from barnabas.clients.errors import DeserializationFailed, translated
+from barnabas.clients.permissions import read_from
 from barnabas.clients.records import ConsumerRecord, K, TopicPartition, V
 from barnabas.clients.serializers import from_bytes
 
@@ -32,8 +33,12 @@ class FetchedRecords(Generic[K, V]):
     """The buffer of a consumer."""
 
     def __init__(
-        self, key_deserializer: Deserializer[K] | None = None, value_deserializer: Deserializer[V] | None = None
+        self,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
+        group_id: str | None = None,
     ) -> None:
+        self._group_id = group_id
         self._read_key = from_bytes(key_deserializer)
         self._read_value = from_bytes(value_deserializer)
         self.arrived: deque[Any] = deque()
@@ -152,7 +157,7 @@ class FetchedRecords(Generic[K, V]):
                 if number:
                     return messages[:number]
                 self._start += 1
-                raise _message_error(message)
+                raise _message_error(message, self._group_id)
         return messages
 
     def _records(self, messages: list[Any]) -> list[ConsumerRecord[K, V]]:
@@ -178,9 +183,9 @@ class FetchedRecords(Generic[K, V]):
         ]
 
 
-def _message_error(message: Any) -> BarnabasError:
+def _message_error(message: Any, group_id: str | None) -> BarnabasError:
     where = f" {message.topic()} partition {message.partition()}" if message.topic() else ""
-    return translated(message.error(), f"read{where}")
+    return translated(message.error(), f"read{where}", read_from(message.topic(), group_id))
 
 
 def _deserialize(

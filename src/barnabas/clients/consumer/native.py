@@ -16,12 +16,15 @@ from barnabas.clients.config import log
 from barnabas.clients.consumer.patterns import compile_prefix
 from barnabas.clients.errors import InvalidClientConfig, RequestRefused, translated
 from barnabas.clients.limits import within
+from barnabas.clients.permissions import read_from
 from barnabas.clients.records import TopicPartition
 from barnabas.model.errors import ErrorCode
 from barnabas.model.numbers import MAX_INT64
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
+    from barnabas.model.base_error import BarnabasError
 
 BEGINNING: Final = -2
 END: Final = -1
@@ -35,21 +38,25 @@ _RETRY_TOPIC_SECONDS: Final = 0.05
 
 
 class NativeConsumer:
-    """A consumer of confluent-kafka, and whether it has a group."""
+    """A consumer of confluent-kafka, and its group, if it has one."""
 
-    def __init__(self, kafka: Any, client: Any, *, grouped: bool) -> None:
+    def __init__(self, kafka: Any, client: Any, *, group_id: str | None) -> None:
         self.kafka = kafka
         """The module confluent_kafka."""
         self.client = client
-        self.grouped = grouped
+        self.group_id = group_id
         self.closed = False
+
+    def translated(self, error: Any, doing: str, topic: str | None = None) -> BarnabasError:
+        """An error of librdkafka as one of ours; what this consumer needs is to read the topic, if one is meant."""
+        return translated(error, doing, read_from(topic, self.group_id))
 
     def call(self, doing: str, call: Callable[..., Any], *arguments: Any) -> Any:
         """Make a call of librdkafka's; `doing` is what its error begins with."""
         try:
             return call(*arguments)
         except self.kafka.KafkaException as error:
-            raise translated(error.args[0], doing) from error
+            raise self.translated(error.args[0], doing) from error
 
     def ask(self, kept: list[Any], doing: str, call: Callable[..., Any], *arguments: Any) -> Any:
         """As `call`, for a question to brokers; its answer stays in `kept`, and is taken from there the next time.
@@ -74,7 +81,7 @@ class NativeConsumer:
 
     def require_group(self, doing: str) -> None:
         """Raise InvalidClientConfig for what only members of a group can do."""
-        if not self.grouped:
+        if self.group_id is None:
             raise InvalidClientConfig(f"to {doing}, a consumer needs a group: give group_id=")
 
     # Partitions and where they are read
@@ -100,7 +107,7 @@ class NativeConsumer:
                 # For a moment after an assignment the partition is not read yet, and cannot be moved.
                 starting = error.code() == error._STATE and partition in self.assignment()
                 if not starting or time.monotonic() > deadline:
-                    raise translated(error, f"seek {partition} to {offset}") from failure
+                    raise self.translated(error, f"seek {partition} to {offset}", partition.topic) from failure
                 time.sleep(_RETRY_SEEK_SECONDS)
             else:
                 return
@@ -122,6 +129,8 @@ class NativeConsumer:
             found = self._list_topics(topic)[topic]
             if found.partitions:
                 return [TopicPartition(topic, number) for number in sorted(found.partitions)]
+            if found.error is not None and found.error.code() == self.kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise self.translated(found.error, f"partitions of {topic}", topic)
             being_made = found.error is not None and found.error.code() == self.kafka.KafkaError.LEADER_NOT_AVAILABLE
             if not being_made or time.monotonic() > deadline:
                 raise RequestRefused(ErrorCode.unknown_topic_or_partition, f"topic {topic} does not exist")
@@ -152,7 +161,7 @@ class NativeConsumer:
         for place in found:
             if place.error is not None:
                 kept.clear()  # the next time it may be another answer
-                raise translated(place.error, f"committed offset of {place.topic}-{place.partition}")
+                raise self.translated(place.error, f"committed offset of {place.topic}-{place.partition}", place.topic)
         return {TopicPartition(p.topic, p.partition): p.offset if p.offset >= 0 else None for p in found}
 
     def offsets_at(self, timestamp: int, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -186,7 +195,7 @@ class NativeConsumer:
         except self.kafka.KafkaException as error:
             # A partition that was revoked meanwhile: its new owner reads from the last commit.
             if error.args[0].code() != error.args[0]._STATE:
-                raise translated(error.args[0], "store offsets") from error
+                raise self.translated(error.args[0], "store offsets") from error
 
     def commit(self, offsets: Mapping[Any, int], *, wait: bool) -> None:
         """Commit offsets. Raises the error of the first partition that has one."""
@@ -194,10 +203,12 @@ class NativeConsumer:
         try:
             answer = self.client.commit(offsets=places, asynchronous=not wait)
         except self.kafka.KafkaException as error:
-            raise translated(error.args[0], "commit") from error
+            raise self.translated(error.args[0], "commit") from error
         for partition in answer or ():
             if partition.error is not None:
-                raise translated(partition.error, f"commit {partition.topic}-{partition.partition}")
+                raise self.translated(
+                    partition.error, f"commit {partition.topic}-{partition.partition}", partition.topic
+                )
 
     # The end
 
@@ -230,7 +241,7 @@ class NativeConsumer:
                     timeout,
                 )
             for error in failed:
-                raise translated(error.args[0], "close") if isinstance(error, self.kafka.KafkaException) else error
+                raise self.translated(error.args[0], "close") if isinstance(error, self.kafka.KafkaException) else error
         finally:
             self.client = Closed("the consumer")
 
@@ -257,5 +268,5 @@ class NativeConsumer:
         found = self.call("offsets by time", self.client.offsets_for_times, places, TIMEOUT)
         for place in found:
             if place.error is not None:
-                raise translated(place.error, f"offsets by time of {place.topic}-{place.partition}")
+                raise self.translated(place.error, f"offsets by time of {place.topic}-{place.partition}", place.topic)
         return {TopicPartition(place.topic, place.partition): place.offset for place in found}

@@ -46,8 +46,8 @@ AHEAD: Final = 64
 class ReadOptions:
     """How records are read."""
 
-    grouped: bool
-    """Whether the consumer has a group."""
+    group_id: str | None
+    """The consumer's group, if it has one."""
     incremental: bool
     """Whether rebalances revoke only partitions that move."""
     auto_commit: bool
@@ -71,8 +71,8 @@ class RecordReader(Generic[K, V]):
         value_deserializer: Deserializer[V] | None,
     ) -> None:
         self.max_records = options.max_records
-        self.native = native = NativeConsumer(kafka, client, grouped=options.grouped)
-        self.fetched = fetched = FetchedRecords[K, V](key_deserializer, value_deserializer)
+        self.native = native = NativeConsumer(kafka, client, group_id=options.group_id)
+        self.fetched = fetched = FetchedRecords[K, V](key_deserializer, value_deserializer, options.group_id)
         self.handed_out = handed_out = HandedOut(fetched, auto_commit=options.auto_commit)
         self.commits = Commits(native, fetched, handed_out, automatic=options.auto_commit)
         self.positions = Positions(native, fetched, handed_out, reset=options.reset)

@@ -11,7 +11,6 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.clients.config import log
-from barnabas.clients.errors import translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -84,7 +83,7 @@ class Receiver:
         try:
             self._fetched.arrived.extend(map(call, *((argument,) for argument in arguments)))
         except self._native.kafka.KafkaException as error:
-            raise translated(error.args[0], "read") from error
+            raise self._native.translated(error.args[0], "read") from error
         finally:
             self.due = monotonic() + self._poll_every
         self._receiving = False
@@ -124,7 +123,8 @@ class Receiver:
                 error.str(),
             )
             return False
-        return True
+        # librdkafka looks for a coordinator even where there is no group to join.
+        return self._native.group_id is not None or error.code() != error.GROUP_AUTHORIZATION_FAILED
 
 
 def _each(arrived: Iterable[Any]) -> Iterator[Any]:

@@ -123,7 +123,7 @@ class Positions:
         if offset is not None:
             return self._native.place(partition, offset)
         kafka = self._native.kafka
-        offset = kafka.OFFSET_INVALID if self._native.grouped else self.reset_offset(partition)
+        offset = kafka.OFFSET_INVALID if self._native.group_id is not None else self.reset_offset(partition)
         return kafka.TopicPartition(*partition, offset)
 
     def start_at(self, places: Iterable[Any]) -> None:
@@ -238,7 +238,7 @@ class Positions:
         last = self._fetched.last_offset(partition)
         offset = self._handed_out.following.get(partition) if last is None else last + 1
         committed, ends = self._answers.setdefault(partition, ([], []))
-        if offset is None and self._native.grouped:
+        if offset is None and self._native.group_id is not None:
             offset = self._native.committed([partition], committed)[partition]
         if offset is None:
             offset = self._reset

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from barnabas.clients.consumer.patterns import for_librdkafka
-from barnabas.clients.errors import InvalidClientConfig, translated
+from barnabas.clients.errors import InvalidClientConfig
 from barnabas.clients.records import TopicPartition
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Subscription:
         if not wanted:
             raise InvalidClientConfig("no topics are given")
         self.commits.leave_hand()
-        if not self.native.grouped:
+        if self.native.group_id is None:
             partitions = self.native.matching_partitions(wanted)
             self.assign({partition: start(partition) if start else None for partition in partitions})
             if on_assign is not None:
@@ -89,12 +89,12 @@ class Subscription:
                 names, on_assign=rebalances.assign, on_revoke=rebalances.revoke, on_lost=rebalances.lose
             )
         except self.native.kafka.KafkaException as error:
-            raise translated(error.args[0], f"subscribe to {', '.join(names)}") from error
+            raise self.native.translated(error.args[0], f"subscribe to {', '.join(names)}") from error
 
     def unsubscribe(self) -> None:
         """Read nothing any more."""
         self.commits.leave_hand()
-        if self.native.grouped:
+        if self.native.group_id is not None:
             self.native.client.unsubscribe()
         self.native.client.unassign()
         self._forget_all()

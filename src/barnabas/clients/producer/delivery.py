@@ -16,12 +16,17 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.clients.config import log
 from barnabas.clients.errors import ClientClosed, ClientFailed, NotDelivered, translated
+from barnabas.clients.permissions import write_to
 from barnabas.clients.records import RecordMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.clients.producer.serving import FatalFailure
     from barnabas.model.base_error import BarnabasError
+
+fatal_log: Final = log.getChild("fatal")
+"""Says once that a producer is of no more use. Its records say so, too."""
 
 LOOK_SECONDS: Final = 1.0
 """How often it is checked, for deliveries that somebody waits for, whether librdkafka still owes an outcome."""
@@ -48,6 +53,9 @@ class Failures:
         self._more = 0
         self._round = 0
         self._ignoring = False
+        self._failed_for_good = False
+        self.fatal: Any = None
+        """The KafkaError after which the producer is of no more use, if there was one that came with its name."""
 
     def add(self, delivery: FailedDelivery, error: BarnabasError) -> None:
         """Keep a failure until somebody sees it."""
@@ -67,6 +75,18 @@ class Failures:
             if getattr(delivery, "counted_in", None) == self._round:
                 self._more -= 1
                 del delivery.counted_in
+
+    def fail_for_good(self, failure: FatalFailure) -> None:
+        """Keep why the producer is of no more use, for its records and for who sends more; the first time is logged."""
+        with self._lock:
+            self.fatal = self.fatal or failure.error
+            if self._failed_for_good:
+                return
+            self._failed_for_good = True
+        reason = failure if failure.error is None else writing_error(failure.error)
+        fatal_log.error(
+            "The producer failed for good. Its records get an error, and so does who sends more: %s", reason
+        )
 
     def forget(self) -> tuple[int, list[BarnabasError]]:
         """Start anew; returns how many there were, and the reasons of the first."""
@@ -195,7 +215,7 @@ class Delivery:
         garbage collector's work grows with their number.
         """
         if error is not None:
-            self.fail(delivery_error(error, self.topic))
+            self.fail(delivery_error(error, self.topic, self._shared.failures.fatal))
             return
         self._outcome = (message.partition(), message.offset(), message.timestamp()[1])
         if self._callbacks is not None or self._shared.waiters:
@@ -258,9 +278,21 @@ def outcome_lost(topic: str) -> ClientFailed:
     )
 
 
-def delivery_error(error: Any, topic: str) -> BarnabasError:
-    """Why a record did not arrive, from librdkafka's KafkaError."""
+def delivery_error(error: Any, topic: str, fatal: Any = None) -> BarnabasError:
+    """Why a record did not arrive, from librdkafka's KafkaError; `fatal` is the one after which it gave up."""
+    if fatal is not None and error.code() in (error._PURGE_QUEUE, error._FATAL):
+        error = fatal
     if error.code() in (error._PURGE_QUEUE, error._PURGE_INFLIGHT):
         where = "was still in the buffer" if error.code() == error._PURGE_QUEUE else "had no answer yet"
         return ClientFailed(error.name(), f"record for {topic}: it {where} when it was given up")
-    return translated(error, f"record for {topic}")
+    return writing_error(error, topic)
+
+
+def writing_error(error: Any, topic: str = "") -> BarnabasError:
+    """An error of a producer, from librdkafka's KafkaError; of all its records if it is of no topic.
+
+    A producer that is idempotent begins with a producer id. Who may write to no topic does not get one, and is told
+    that something about the cluster is forbidden.
+    """
+    any_topic = error.code() == error.CLUSTER_AUTHORIZATION_FAILED
+    return translated(error, f"record for {topic}" if topic else "", write_to(topic, any_topic=any_topic))

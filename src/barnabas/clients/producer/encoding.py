@@ -10,6 +10,8 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.clients.errors import BrokerSilent, InvalidClientConfig, SerializationFailed, translated
+from barnabas.clients.permissions import on_topic
+from barnabas.clients.producer.delivery import delivery_error
 from barnabas.clients.records import as_milliseconds
 
 if TYPE_CHECKING:
@@ -120,13 +122,15 @@ class PartitionCounts:
             if found.partitions:
                 self._counts[topic] = (len(found.partitions), time.monotonic() + COUNT_AGE)
                 return len(found.partitions)
+            if found.error is not None and found.error.code() == found.error.TOPIC_AUTHORIZATION_FAILED:
+                raise translated(found.error, f"partitions of {topic}", on_topic("see", "Describe", topic))
             if left <= 0:
                 raise BrokerSilent(f"{topic} has no partitions after {self._max_block:g} s: {found.error}")
             time.sleep(_RETRY_COUNT_SECONDS)
 
 
-def refusal(arguments: tuple[Any, ...], error: Exception) -> Exception:
-    """Why librdkafka did not take a record, as one of our errors."""
+def refusal(arguments: tuple[Any, ...], error: Exception, fatal: Any = None) -> Exception:
+    """Why librdkafka did not take a record, as one of our errors; `fatal` as in `delivery_error`."""
     what = f"record for {arguments[0]}"
     if isinstance(error, TypeError):
         fits = all(part is None or isinstance(part, BYTES_LIKE) for part in arguments[1:3])
@@ -134,7 +138,7 @@ def refusal(arguments: tuple[Any, ...], error: Exception) -> Exception:
     if isinstance(error, OverflowError):
         partition, timestamp = arguments[3], arguments[6]
         return InvalidClientConfig(f"{what}: no broker takes partition {partition} with timestamp {timestamp}: {error}")
-    return translated(error.args[0], what)
+    return delivery_error(error.args[0], str(arguments[0]), fatal)
 
 
 def _check_names(headers: Any, topic: str) -> None:

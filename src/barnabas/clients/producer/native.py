@@ -60,7 +60,8 @@ class NativeProducer:
             left = SLICE if deadline is None else min(SLICE, max(0.0, deadline - time.monotonic()))
             try:
                 remaining = serve(client.flush, left)
-            except FatalFailure:  # of which each record is told
+            except FatalFailure as failure:
+                self.settlements.failures.fail_for_good(failure)
                 remaining = len(client)
                 time.sleep(min(left, AFTER_FATAL_SECONDS))
             if not remaining:
@@ -70,8 +71,10 @@ class NativeProducer:
 
     def poll(self, seconds: float) -> None:
         """Hear what became of records. A fatal error is told by the next call, and to each record."""
-        with suppress(FatalFailure):
+        try:
             serve(self.client.poll, seconds)
+        except FatalFailure as failure:
+            self.settlements.failures.fail_for_good(failure)
 
     def give_up_all(self) -> None:
         """Give up what is on its way, after an error that the program knows of: `flush` and `close` are silent."""

@@ -33,8 +33,6 @@ POLL_EVERY: Final = 128
 EXIT_SECONDS: Final = 10.0
 """How long a program that ends waits for records of producers that it did not close."""
 
-_FATAL: Final = "The producer failed for good. Its records get an error, and so does who sends more: %s"
-
 _running: set[Poller] = set()
 
 
@@ -66,7 +64,7 @@ class Poller(threading.Thread):
             try:
                 serve(self._client.poll, POLL_SECONDS)
             except FatalFailure as failure:
-                log.error(_FATAL, failure)
+                self._failures.fail_for_good(failure)
             except BaseException:  # also sys.exit(), which would end this thread alone and leave the rest waiting
                 log.exception("A callback of the producer failed.")
             if self._abandoned and not len(self._client):
@@ -104,7 +102,7 @@ class Poller(threading.Thread):
         try:
             left = serve(self._client.flush, max(0.0, deadline - time.monotonic()))
         except FatalFailure as failure:
-            log.error(_FATAL, failure)
+            self._failures.fail_for_good(failure)
             left = len(self._client)
         except BaseException:
             log.exception("A callback of the producer failed.")

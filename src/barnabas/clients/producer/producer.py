@@ -83,7 +83,7 @@ class Producer(ProducerBase[K, V]):
         except BufferError:
             self._when_buffer_is_full(delivery, arguments)
         except (TypeError, OverflowError, native.kafka.KafkaException) as error:
-            raise refusal(arguments, error) from error
+            raise refusal(arguments, error, self._settlements.failures.fatal) from error
         if native.closed:
             native.await_end(client)
             if (failure := delivery.exception()) is not None:
@@ -168,5 +168,5 @@ class Producer(ProducerBase[K, V]):
             except BufferError:
                 continue
             except self._native.kafka.KafkaException as error:
-                raise refusal(arguments, error) from error
+                raise refusal(arguments, error, self._settlements.failures.fatal) from error
             return

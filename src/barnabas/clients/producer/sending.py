@@ -112,7 +112,8 @@ class ProducerBase(Generic[K, V]):
         serialize_key, serialize_value = to_bytes(key_serializer), to_bytes(value_serializer)
         kafka = load_kafka()
         client = open_client(kafka, "Producer", {"error_cb": _log_fatal_error, **found})
-        self._transactions = ProducerTransactions(kafka, client) if found.get("transactional.id") else None
+        name = found.get("transactional.id")
+        self._transactions = ProducerTransactions(kafka, client, str(name)) if name else None
         self._settlements = Settlements()
         self._native = NativeProducer(kafka, client, self._settlements)
         self._counts = PartitionCounts(self._native, max_wait)

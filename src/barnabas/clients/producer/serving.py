@@ -7,7 +7,8 @@ exception, so that only a bare `except` takes it, and nothing may be raised whil
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+import sys
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from barnabas.clients.library import load_kafka
 
@@ -21,20 +22,36 @@ UNNAMED: Final = "a fatal error"
 
 
 class FatalFailure(Exception):
-    """The producer is of no more use. Its records get an error, and so does who sends more."""
+    """The producer is of no more use. Its records get an error, and so does who sends more.
+
+    `error` is librdkafka's KafkaError, or None if it came without its name.
+    """
+
+    def __init__(self, error: Any) -> None:
+        super().__init__(UNNAMED if error is None else error.str())
+        self.error = error
 
 
 def serve(call: Callable[[float], T], seconds: float) -> T:
     """Poll or flush. Raises FatalFailure; what a callback of the program raises is raised as it is."""
     cause: Exception | None = None
+    told: Any
     try:
         return call(seconds)
     except SystemError as error:
         cause = error
+        told = error.__cause__
     except BaseException as error:
         if not isinstance(error, load_kafka().KafkaException) or not error.args[0].fatal():
             raise
-        cause = error
+        told = cause = error
     except:  # noqa: E722
-        pass
-    raise FatalFailure(UNNAMED if cause is None else str(cause)) from cause
+        told = sys.exc_info()[1]
+    raise FatalFailure(_kafka_error(told)) from cause
+
+
+def _kafka_error(told: Any) -> Any:
+    """The KafkaError that came in one of these ways."""
+    kafka = load_kafka()
+    error = told.args[0] if isinstance(told, kafka.KafkaException) else told
+    return error if isinstance(error, kafka.KafkaError) else None

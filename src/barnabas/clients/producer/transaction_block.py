@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.clients.errors import InvalidClientConfig, ProducerFenced, TransactionAborted
+from barnabas.clients.errors import BarnabasError, InvalidClientConfig, ProducerFenced, TransactionAborted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,7 +72,10 @@ class TransactionBlock:
         return self.is_begun() and (self._transactions.undecided or commit_may_be_done)
 
     def give_up(self, error: BaseException) -> None:
-        """Abort the transaction after an error. Of a fenced producer's records nothing will ever come."""
+        """Abort the transaction after an error. Of a fenced producer's records nothing will ever come.
+
+        Where that fails although librdkafka asked for it, it is noted in the error that says why it did.
+        """
         transactions = self._transactions
         fenced = isinstance(error, ProducerFenced)
         try:
@@ -81,6 +84,10 @@ class TransactionBlock:
         except ProducerFenced:
             fenced = True
             raise
+        except BarnabasError as failure:
+            if not isinstance(error, TransactionAborted):
+                raise
+            error.add_note(str(failure))
         finally:
             if fenced:
                 transactions.open = transactions.undecided = False

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.clients.errors import BarnabasError, ClientFailed, ProducerFenced, TransactionAborted, translated
+from barnabas.clients.permissions import on_transactional_id
 from barnabas.clients.producer.serving import FatalFailure, serve
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ LOOK_SECONDS: Final = 0.001
 class ProducerTransactions:
     """The transactions of one producer, one at a time. All calls wait for the broker."""
 
-    def __init__(self, kafka: Any, client: Any) -> None:
+    def __init__(self, kafka: Any, client: Any, transactional_id: str = "") -> None:
+        self._action = on_transactional_id("use", "Write", transactional_id)
         self._kafka = kafka
         self._client = client
         self._registered = False
@@ -186,5 +188,5 @@ class ProducerTransactions:
         if error.code() in (kinds._FENCED, kinds.PRODUCER_FENCED, kinds.INVALID_PRODUCER_EPOCH):
             return ProducerFenced(f"{doing}: another producer has the same transactional id now ({error.str()})")
         if error.txn_requires_abort():
-            return TransactionAborted(f"{doing}: {error.str()}")
-        return translated(error, doing)
+            return TransactionAborted(f"{doing}: {error.str()}").with_remedy(translated(error).remedy)
+        return translated(error, doing, self._action)

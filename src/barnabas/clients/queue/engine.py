@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.clients.errors import ClientClosed
+from barnabas.clients.permissions import read_from
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import timedelta
 
+    from barnabas.clients.permissions import Action
     from barnabas.clients.queue.leader import HeldRecord
     from barnabas.clients.wire.connection import WireClient
 
@@ -36,6 +38,11 @@ class QueueSettings:
     max_wait: timedelta
     max_bytes: int
     request_timeout: float
+
+    @property
+    def action(self) -> Action:
+        """What it takes to work on the queue."""
+        return read_from(self.topics[0] if len(self.topics) == 1 else None, self.group_id)
 
     def connect(self, bootstrap_servers: str | None = None) -> WireClient:
         """A connection of its own to the cluster, or to one broker of it."""

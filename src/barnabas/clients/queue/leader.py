@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.clients.config import log
 from barnabas.clients.errors import BrokerUnreachable, RequestRefused
+from barnabas.clients.permissions import read_from
 from barnabas.clients.queue.acquired import AcquiredRange, acquired_records
 from barnabas.clients.queue.pending import Pending, PendingAcknowledgement, kinds_of, not_stored, unheard
 from barnabas.clients.queue.session import OPENING, FetchLimits, LeaderSession, SharePartitionId
@@ -310,7 +311,8 @@ class Leader:
         try:
             answer = wire.ask(request, at_least=at_least)
             if answer.error_code != ErrorCode.none:
-                raise RequestRefused(answer.error_code, answer.error_message or answer.error_code.name.upper())
+                action = read_from(None, self._engine.settings.group_id)
+                raise RequestRefused(answer.error_code, answer.error_message or answer.error_code.name.upper(), action)
         except BarnabasError as error:
             self._settle_all(pending, str(error))
             raise
@@ -418,7 +420,9 @@ class Leader:
                 self.drop(held)  # the next leader hands it out again
             self._engine.look_for_leaders()
         elif code in FINAL:
-            self._engine.fail(RequestRefused(code, message or code.name.upper()))
+            known = self._names.get(place)
+            action = read_from(None if known is None else known.topic, self._engine.settings.group_id)
+            self._engine.fail(RequestRefused(code, message or code.name.upper(), action))
         elif self._refusals.get(place) != code:
             self._refusals[place] = code
             name = self._names.get(place, place)

@@ -16,6 +16,7 @@ from kio.static.primitive import i32
 from barnabas.clients.admin.configs import Configs, EntityType
 from barnabas.clients.config import log
 from barnabas.clients.errors import BrokerUnreachable, RequestRefused
+from barnabas.clients.permissions import read_from
 from barnabas.clients.queue.leader import FINAL, RETRY_SECONDS, Leader
 from barnabas.clients.queue.session import SharePartitionId
 from barnabas.clients.wire.connection import Node
@@ -124,7 +125,11 @@ class Membership:
             self._epoch = JOINING
             return 0.0
         if answer.error_code != ErrorCode.none:
-            raise RequestRefused(answer.error_code, answer.error_message or answer.error_code.name.upper())
+            raise RequestRefused(
+                answer.error_code,
+                answer.error_message or answer.error_code.name.upper(),
+                settings.action,
+            )
         if self._epoch == JOINING:
             self._joined_at = time.monotonic()
         self._epoch = answer.member_epoch
@@ -156,6 +161,7 @@ class Membership:
             lambda _: request,
             lambda response: [(settings.group_id, response.error_code, response)],
             at_least=1,
+            action=lambda _: settings.action,
         )
         return answers[settings.group_id][2]
 
@@ -219,6 +225,7 @@ def begin_with_what_is_there(wire: WireClient, group_id: str) -> None:
         lambda _: request,
         lambda response: ((group.group_id, group.error_code, group) for group in response.groups),
         at_least=1,
+        action=lambda group: read_from(None, group),
     )
     if described[group_id][1] != ErrorCode.group_id_not_found:
         return

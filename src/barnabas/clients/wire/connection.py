@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from kio.static.protocol import RequestPayload
 
+    from barnabas.clients.permissions import Action
     from barnabas.clients.security import Security
 
 T = TypeVar("T")
@@ -276,8 +277,13 @@ class WireClient:
         )
         return sorted(Node(broker.node_id, broker.host, broker.port) for broker in metadata.brokers)
 
-    def coordinators(self, keys: Iterable[str], deadline: Deadline, of: int = GROUPS) -> dict[Node, list[str]]:
-        """Groups or transactional ids by the broker that coordinates them; waits for brokers that are about to."""
+    def coordinators(
+        self, keys: Iterable[str], deadline: Deadline, of: int = GROUPS, action: Callable[[str], Action] | None = None
+    ) -> dict[Node, list[str]]:
+        """Groups or transactional ids by the broker that coordinates them; waits for brokers that are about to.
+
+        `action` is what is wanted of each, in case a permission for it is missing.
+        """
         from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
         from kio.static.primitive import i8
 
@@ -291,7 +297,8 @@ class WireClient:
                     found.setdefault(Node(one.node_id, one.host, one.port), []).append(one.key)
             for one in refused:
                 if one.error_code not in ANOTHER_COORDINATOR or deadline.passed:
-                    raise RequestRefused(one.error_code, one.error_message or meaning(one))
+                    wanted = None if action is None else action(one.key)
+                    raise RequestRefused(one.error_code, one.error_message or meaning(one), wanted)
             missing = tuple(one.key for one in refused)
             if missing:
                 time.sleep(RETRY_SECONDS)
@@ -306,18 +313,20 @@ class WireClient:
         at_least: int = 0,
         of: int = GROUPS,
         retried: frozenset[ErrorCode] = frozenset(),
+        action: Callable[[str], Action] | None = None,
     ) -> dict[str, tuple[Node, ErrorCode, T]]:
         """Ask the coordinators of groups, each once for all its groups, until every group has a real answer.
 
         `request` makes the request for some groups; `parts` takes the response apart into group, error and whatever
         the caller wants of it. `retried` are errors that pass. Likewise for transactional ids, when it is `of` those.
+        `action` is as in `coordinators`; errors in `parts` are the caller's.
         """
         deadline = self.deadline()
         answers: dict[str, tuple[Node, ErrorCode, T]] = {}
         missing = list(dict.fromkeys(keys))
         while missing:
             again: list[str] = []
-            for node, groups in self.coordinators(missing, deadline, of).items():
+            for node, groups in self.coordinators(missing, deadline, of, action).items():
                 for group, code, part in parts(self.ask(request(groups), at=node, at_least=at_least)):
                     if code in ANOTHER_COORDINATOR | retried and not deadline.passed:
                         again.append(group)

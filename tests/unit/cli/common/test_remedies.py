@@ -33,7 +33,7 @@ OTHER_PROGRAMS = (
 
 @pytest.mark.parametrize("kind", RemedyKind)
 def test_every_kind_has_words(kind: RemedyKind) -> None:
-    words = WORDS[kind]("retention.mss")
+    words = WORDS[kind]("Write topic orders" if kind is RemedyKind.ASK_FOR_PERMISSION else "retention.mss")
     assert words[0].isupper()
     assert words[-1] in ".?"
 
@@ -95,3 +95,21 @@ def test_log_lines_get_the_words() -> None:
 )
 def test_a_load_and_a_pipeline_have_words(remedy: Remedy, words: str) -> None:
     assert with_remedy("refused", remedy) == f"refused. {words}"
+
+
+@pytest.mark.parametrize(
+    ("permission", "flags"),
+    [
+        ("", ""),
+        ("Describe cluster", " --allow-principal User:NAME --operation Describe --cluster"),
+        ("Write topic orders", " --allow-principal User:NAME --operation Write --topic orders"),
+        ("Write topic", " --allow-principal User:NAME --operation Write --topic NAME"),
+        ("Read group two words", " --allow-principal User:NAME --operation Read --group 'two words'"),
+        ("Write transactional_id x", " --allow-principal User:NAME --operation Write --transactional-id x"),
+        ("CreateTokens user User:b", " --allow-principal User:NAME --operation CreateTokens --user-principal User:b"),
+    ],
+)
+def test_who_has_no_permission_is_given_the_rule_to_ask_for(permission: str, flags: str) -> None:
+    told = with_remedy("no permission", Remedy(RemedyKind.ASK_FOR_PERMISSION, permission))
+    assert told.startswith("no permission. No rule allows it to the user of --command-config: an administrator ")
+    assert told.endswith(f"`barnabas acls --add{flags}`.")

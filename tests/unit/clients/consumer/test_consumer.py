@@ -108,7 +108,7 @@ class Closing:
 def closing_reader(
     client: Closing,
 ) -> tuple[RecordReader[bytes, bytes], list[tuple[threading.Thread, list[TopicPartition]]]]:
-    reader = reader_of(client, grouped=True)
+    reader = reader_of(client, group_id="group")
     told: list[tuple[threading.Thread, list[TopicPartition]]] = []
     reader.subscription.subscribe(
         "t",
@@ -154,7 +154,7 @@ def test_the_end_waits_for_the_answer(caplog: pytest.LogCaptureFixture) -> None:
 def test_partitions_that_come_at_the_end_are_not_asked_for_in_another_thread() -> None:
     client = Closing()
     asked: list[TopicPartition] = []
-    reader = reader_of(client, grouped=True)
+    reader = reader_of(client, group_id="group")
     reader.subscription.subscribe("t", on_assign=asked.extend, on_revoke=None, on_lost=None, start=asked.append)
     late = [confluent_kafka.TopicPartition("t", 1)]
     client.close = lambda: client.callbacks["on_assign"](client, late)  # type: ignore[method-assign]  # as librdkafka may
@@ -179,7 +179,7 @@ class Client:
         return self.found.pop(0)
 
 
-def reader_of(client: Any, *, grouped: bool = False) -> RecordReader[bytes, bytes]:
+def reader_of(client: Any, *, group_id: str | None = None) -> RecordReader[bytes, bytes]:
     """An engine with this in place of librdkafka."""
     kafka = SimpleNamespace(
         TopicPartition=confluent_kafka.TopicPartition,
@@ -187,7 +187,7 @@ def reader_of(client: Any, *, grouped: bool = False) -> RecordReader[bytes, byte
         OFFSET_INVALID=confluent_kafka.OFFSET_INVALID,
     )
     options = ReadOptions(
-        grouped=grouped, incremental=False, auto_commit=False, reset=BEGINNING, max_records=10, poll_every=1000.0
+        group_id=group_id, incremental=False, auto_commit=False, reset=BEGINNING, max_records=10, poll_every=1000.0
     )
     return RecordReader[bytes, bytes](kafka, client, options, None, None)
 
@@ -260,7 +260,7 @@ class Member:
 
 def test_a_member_whose_partitions_were_all_taken_away_is_not_at_its_end() -> None:
     client = Member()
-    reader = reader_of(client, grouped=True)
+    reader = reader_of(client, group_id="group")
     reader.subscription.subscribe("t")
     ends = {TopicPartition("t", 0): 5}
     client.rebalance("on_assign", 0)

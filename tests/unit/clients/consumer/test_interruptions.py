@@ -40,7 +40,7 @@ def alarm() -> Iterator[None]:
 @pytest.mark.usefixtures("alarm")
 def test_an_answer_that_comes_with_a_signal_is_kept() -> None:
     """The question is a call of C that takes a while, as those of librdkafka are."""
-    native = NativeConsumer(SimpleNamespace(KafkaException=OSError), None, grouped=True)
+    native = NativeConsumer(SimpleNamespace(KafkaException=OSError), None, group_id="group")
     question = ("sha256", b"password", b"salt", 1_000_000)
     kept: list[Any] = []
     with pytest.raises(Interrupted):
@@ -52,7 +52,7 @@ def test_an_answer_that_comes_with_a_signal_is_kept() -> None:
 class Native:
     """Brokers whose every answer comes with a signal."""
 
-    grouped = True
+    group_id = "group"
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -5,15 +5,18 @@ import threading
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from barnabas.clients.aio import producer as aio_producer
 from barnabas.clients.aio.producer import AsyncDelivery, OutcomeCollector
 from barnabas.clients.errors import BrokerSilent, BufferFull, ClientFailed, NotDelivered, RequestRefused
 from barnabas.clients.producer import delivery as delivery_module
 from barnabas.clients.producer.delivery import REMEMBERED, Delivery, Settlements
+from barnabas.clients.producer.encoding import refusal
+from barnabas.clients.producer.serving import FatalFailure
 from barnabas.clients.records import RecordMetadata
 from barnabas.model.errors import ErrorCode
+from barnabas.model.remedies import Remedy, RemedyKind
 
 
 class Message:
@@ -264,3 +267,47 @@ async def test_outcomes_that_a_signal_handler_kept_from_being_handed_over_are_no
     with pytest.raises(Interrupted):
         collector.hand_over()
     assert await asyncio.wait_for(asyncio.gather(*sent), 30) == [RecordMetadata("t", 2, 40, 1000)] * 2
+
+
+def no_producer_id() -> KafkaError:
+    """What a user gets who may write to no topic."""
+    return KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, "Failed to acquire idempotence PID", fatal=True)
+
+
+def test_records_of_a_producer_that_failed_for_good_say_why() -> None:
+    settlements = Settlements()
+    settlements.failures.fail_for_good(FatalFailure(no_producer_id()))
+    delivery = Delivery(settlements, "t", None)
+    delivery(KafkaError(KafkaError._PURGE_QUEUE), Message())
+    error = delivery.exception()
+    assert isinstance(error, RequestRefused)
+    assert str(error) == "no permission to write to topic t, nor to any other (Write on topic t)"
+    assert error.remedy == Remedy(RemedyKind.ASK_FOR_PERMISSION, "Write topic t")
+
+
+async def test_and_so_in_asyncio() -> None:
+    settlements = Settlements()
+    settlements.failures.fail_for_good(FatalFailure(no_producer_id()))
+    delivery = AsyncDelivery()
+    delivery.topic, delivery.collector = "t", OutcomeCollector(asyncio.get_running_loop(), settlements)
+    delivery(KafkaError(KafkaError._PURGE_QUEUE), Message())
+    with pytest.raises(RequestRefused, match="no permission to write to topic t, nor to any other"):
+        await delivery
+
+
+def test_who_sends_after_that_is_told_as_well() -> None:
+    stopped = KafkaException(KafkaError(KafkaError._FATAL, "Unable to produce message"))
+    error = refusal(("t", b"x", None, -1, None), stopped, no_producer_id())
+    assert str(error) == "no permission to write to topic t, nor to any other (Write on topic t)"
+
+
+def test_the_log_says_it_without_a_topic(caplog: pytest.LogCaptureFixture) -> None:
+    Settlements().failures.fail_for_good(FatalFailure(no_producer_id()))
+    (line,) = caplog.messages
+    assert line.endswith("who sends more: no permission to write to any topic (Write on a topic)")
+
+
+def test_a_topic_that_may_not_be_written_is_named() -> None:
+    delivery = Delivery(Settlements(), "t", None)
+    delivery(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), Message())
+    assert str(delivery.exception()) == "no permission to write to topic t (Write on topic t)"

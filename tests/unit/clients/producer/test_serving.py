@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 import pytest
+from confluent_kafka import KafkaError
 
 from barnabas.clients.aio import AsyncProducer
 from barnabas.clients.errors import ClientFailed, ProducerFenced
@@ -70,8 +71,9 @@ def native(client: FailedClient, monkeypatch: pytest.MonkeyPatch) -> Iterator[Na
 
 
 def test_every_way_is_one_error(client: FailedClient) -> None:
-    with pytest.raises(FatalFailure):
+    with pytest.raises(FatalFailure, match="fenced by another") as failure:
         serve(client.poll, 0)
+    assert failure.value.error.code() == KafkaError._FENCED
     assert serve(client.poll, 0) == 0
 
 
@@ -92,6 +94,7 @@ def test_the_thread_that_polls_outlives_it(client: FailedClient, caplog: pytest.
         poller.stop()
     (told,) = [each for each in caplog.records if each.levelno == logging.ERROR]
     assert told.message.startswith("The producer failed for good.")
+    assert told.message.endswith("fenced by another")
     assert told.exc_info is None
 
 
@@ -99,6 +102,16 @@ def test_the_end_of_a_program_says_what_did_not_arrive(client: FailedClient, cap
     with pytest.warns(ResourceWarning):
         Poller(client, Settlements().failures).flush_at_exit(time.monotonic() + 1)
     assert [each.message.partition(" ")[0] for each in caplog.records] == ["The", "3"]
+
+
+def test_it_is_logged_once_and_kept_whoever_hears_of_it_first(
+    native: NativeProducer, client: FailedClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        client.calls = 0
+        native.poll(0)
+    assert len(caplog.records) == 1
+    assert native.settlements.failures.fatal.code() == KafkaError._FENCED
 
 
 def test_a_flush_waits_until_each_record_was_told(native: NativeProducer, client: FailedClient) -> None:

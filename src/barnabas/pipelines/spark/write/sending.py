@@ -12,9 +12,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from barnabas.clients.config import open_client
-from barnabas.clients.errors import BarnabasError, BrokerUnreachable, ProducerFenced, translated
+from barnabas.clients.errors import BarnabasError, BrokerUnreachable, ProducerFenced
 from barnabas.clients.library import load_kafka
 from barnabas.clients.logins import LoginErrors
+from barnabas.clients.producer.delivery import writing_error
 from barnabas.clients.producer.serving import FatalFailure, serve
 from barnabas.clients.producer.transactions import ProducerTransactions
 from barnabas.pipelines.errors import NotWritten
@@ -58,12 +59,12 @@ class RecordSender:
         if transactional_id is not None:
             found = {"transaction.timeout.ms": TRANSACTION_MS, **found, "transactional.id": transactional_id}
         self._client = open_client(self._kafka, "Producer", found)
-        self.transactions = ProducerTransactions(self._kafka, self._client)
+        self.transactions = ProducerTransactions(self._kafka, self._client, transactional_id or "")
         self._unseen = 0
         self._sent = 0
         self._arrived = 0
         self._failed = 0
-        self._reason: Any = None
+        self._reason: BarnabasError | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -93,7 +94,8 @@ class RecordSender:
                 alone = not len(self._client)
             except self._kafka.KafkaException as failure:
                 self._served(self._client.poll, 0)  # which knows why a producer is of no more use
-                raise NotWritten(f"topic {record.topic}: {translated(failure.args[0])}") from failure
+                reason = writing_error(failure.args[0], record.topic)
+                raise NotWritten(f"topic {record.topic}: {reason}").with_remedy(reason.remedy) from failure
             else:
                 break
         self._sent += 1
@@ -131,7 +133,7 @@ class RecordSender:
         except FatalFailure as failure:
             raise NotWritten(self._fate(failure)) from failure
 
-    def _fate(self, failure: object) -> str:
+    def _fate(self, failure: FatalFailure) -> str:
         """Why it is of no more use. A callback may have made a SystemError of that, but its transaction knows too."""
         try:
             if self.transactions.open:
@@ -140,13 +142,13 @@ class RecordSender:
             return f"{GIVEN_UP} ({error})"
         except BarnabasError as error:
             return str(error)
-        return f"the producer gave up, and its log says why ({failure})"
+        return f"the producer gave up: {failure if failure.error is None else writing_error(failure.error)}"
 
     def _note(self, error: Any, message: Any) -> None:
         if error is not None:
             self._failed += 1
             login = self._logins.failure if error.code() == error._MSG_TIMED_OUT else None
-            self._reason = self._reason or f"topic {message.topic()}: {login or translated(error)}"
+            self._reason = self._reason or login or writing_error(error, message.topic())
 
     def _moves_on(self) -> bool:
         """Whether more has arrived since this was asked: if so, brokers let us in. Each good delivery is not told."""
@@ -158,8 +160,9 @@ class RecordSender:
         return True
 
     def _check(self) -> None:
-        if self._failed:
-            raise NotWritten(f"{self._failed} records did not arrive, the first one because: {self._reason}")
+        if self._reason is not None:
+            told = f"{self._failed} records did not arrive, the first one because: {self._reason}"
+            raise NotWritten(told).with_remedy(self._reason.remedy)
 
 
 def send_plainly(records: Iterable[SinkRecord], client: Mapping[str, str]) -> None:
