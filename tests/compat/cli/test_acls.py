@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from tests.support import java
 from tests.support.brokers import Barnabas
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 AUTHORIZER = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
@@ -58,6 +59,59 @@ def test_rules_of_either_program_are_seen_and_removed_by_the_other(judging: str)
 def _blocks(text: str) -> set[frozenset[str]]:
     """The lines about each resource, in any order."""
     return {frozenset(line.strip() for line in block.splitlines()) for block in text.strip().split("\n\n")}
+
+
+@pytest.mark.parametrize("resource", [("--topic", "t"), ("--cluster",)])
+def test_both_programs_take_the_same_operations_of_a_resource(judging: str, resource: tuple[str, ...]) -> None:
+    rule = ("--add", "--allow-principal", "User:a", "--operation", "ClusterAction", *resource)
+    programs: tuple[Callable[[], object], ...] = (
+        lambda: acls(judging, *rule),
+        lambda: java.tool("4.3.0", "acls", "--bootstrap-server", judging, *rule),
+    )
+    assert [_takes(program) for program in programs] == [resource == ("--cluster",)] * 2
+
+
+def _takes(program: Callable[[], object]) -> bool:
+    try:
+        program()
+    except (subprocess.CalledProcessError, java.ToolFailed):
+        return False
+    return True
+
+
+def test_a_terminal_is_asked_before_rules_go(judging: str) -> None:
+    def left() -> int:
+        return len(json.loads(acls(judging, "--list", "--json", "--topic", "asked")))
+
+    acls(judging, "--add", "--allow-principal", "User:a", "--operation", "Read", "--topic", "asked")
+    assert "Remove this ACL of Topic asked? [y/N]: " in typed(judging, "n")
+    assert left() == 1
+    typed(judging, "y")
+    assert left() == 0
+    assert "[y/N]" not in typed(judging, "n"), "there is nothing to ask about"
+    acls(judging, "--add", "--allow-principal", "User:a", "--operation", "Read", "--topic", "asked")
+    assert "[y/N]" not in typed(judging, "n", "--force")
+    assert left() == 0
+
+
+def typed(bootstrap: str, answer: str, *more: str) -> str:
+    """What `--remove` says on standard error to somebody at a terminal, who answers so."""
+    ours, theirs = os.openpty()
+    try:
+        os.write(ours, f"{answer}\n".encode())
+        words = ["acls", "--bootstrap-server", bootstrap, "--remove", "--topic", "asked", *more]
+        done = subprocess.run(
+            [sys.executable, "-m", "barnabas.cli.main", *words],
+            stdin=theirs,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    return done.stderr
 
 
 def test_a_broker_without_an_authorizer_says_so(bootstrap: str) -> None:

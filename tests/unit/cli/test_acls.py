@@ -29,6 +29,16 @@ if TYPE_CHECKING:
         ("--add --consumer --topic t --group g --deny-principal User:a", "--consumer allows"),
         ("--add --idempotent --topic t --allow-principal User:a", "--idempotent needs --producer."),
         ("--add --producer --operation read --topic t --allow-principal User:a", "not both"),
+        (
+            "--add --topic t --operation ClusterAction --allow-principal User:a",
+            "--operation ClusterAction does not go with --topic, which takes All, Read, Write, Create, Delete, Alter, "
+            "Describe, DescribeConfigs, AlterConfigs.",
+        ),
+        ("--remove --group g --operation write --allow-principal User:a", "does not go with --group"),
+        (
+            "--add --topic t --cluster --operation Alter --operation Read --allow-principal User:a",
+            "--operation Read does not go with --cluster",
+        ),
     ],
 )
 def test_command_lines_that_mean_nothing_are_refused(run: Run, line: str, complaint: str) -> None:

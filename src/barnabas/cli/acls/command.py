@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
@@ -14,13 +15,14 @@ from barnabas.cli.common.connection import ConnectionOptions, connection_options
 from barnabas.cli.common.help import Command, option
 from barnabas.cli.common.options import takes
 from barnabas.cli.common.output import Style, choose_style, json_option, print_json, print_table
-from barnabas.machines.security.acls import OPERATIONS
+from barnabas.machines.security.acls import OPERATIONS, SUPPORTED, Operation
 from barnabas.model.config.authorizer import check_principal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.machines.security.acls import Acl
+    from barnabas.clients.admin.cluster_admin import ClusterAdmin
+    from barnabas.machines.security.acls import Acl, AclFilter
 
 RESOURCES: Final = ("topic", "group", "cluster", "transactional_id", "delegation_token", "user_principal")
 WHO: Final = ("allow_principal", "deny_principal")
@@ -64,6 +66,7 @@ class Options(ConnectionOptions):
     consumer: bool
     idempotent: bool
     principal: tuple[str, ...]
+    force: bool
     as_json: bool
 
     def check(self) -> None:
@@ -76,6 +79,7 @@ class Options(ConnectionOptions):
         needs(self, "deny_host", "deny_principal")
         needs(self, "idempotent", "producer")
         self._check_shorthands()
+        self._check_operations()
         if not self.list_ and not all_given(self, RESOURCES):
             raise click.UsageError(
                 "Say what the rule is for: --topic, --group, --cluster, --transactional-id, --delegation-token or "
@@ -103,6 +107,17 @@ class Options(ConnectionOptions):
                     raise click.UsageError(f"{flag(name)} allows: give --allow-principal, not --deny-principal.")
         if self.consumer:
             needs(self, "consumer", "group")
+
+    def _check_operations(self) -> None:
+        """Kafka's tool takes no rule about what cannot be done to a resource: it would allow and deny nothing."""
+        for kind, flags in rules.FLAGS.items():
+            possible = {Operation.ALL, *SUPPORTED[kind]}
+            impossible = [name for name in self.operation if OPERATIONS[name] not in possible]
+            if impossible and getattr(self, flags):
+                raise click.UsageError(
+                    f"{flag('operation')} {impossible[0]} does not go with {flag(flags)}, which takes "
+                    f"{', '.join(each.label for each in sorted(possible))}."
+                )
 
 
 def _check_principal(name: str, principal: str) -> None:
@@ -191,6 +206,7 @@ def _many(name: str, metavar: str, words: str, section: str) -> Callable[[Callab
 )
 @option("--idempotent", is_flag=True, help="Also allow the producer to be idempotent (--producer).", section="ACLs")
 @_many("--principal", "USER", "List only ACLs of this principal (--list)", "ACLs")
+@option("--force", is_flag=True, help="Remove ACLs without asking; a terminal is asked otherwise.", section="Action")
 @connection_options
 @json_option
 @takes(Options)
@@ -210,7 +226,18 @@ def command(options: Options) -> None:
         else:
             exact = all_given(options, WHO)
             meant = [rules.exactly(acl) for acl in rules.acls(options)] if exact else rules.filters(options)
+            if not options.force and sys.stdin.isatty():
+                _ask(cluster, meant)
             _show(cluster.acls.delete(meant), "Removing ACLs for resource", as_json=options.as_json)
+
+
+def _ask(cluster: ClusterAdmin, meant: Sequence[AclFilter]) -> None:
+    """Go on only if somebody says so, unless there is nothing to remove."""
+    found = {acl for each in meant for acl in cluster.acls.matching(each)}
+    if found:
+        names = ", ".join(sorted({f"{acl.pattern.resource_type.label} {acl.pattern.name}" for acl in found}))
+        what = "this ACL" if len(found) == 1 else f"these {len(found)} ACLs"
+        click.confirm(f"Remove {what} of {names}?", abort=True, err=True)
 
 
 def _show(acls: Sequence[Acl], words: str, *, as_json: bool) -> None:

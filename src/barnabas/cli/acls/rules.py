@@ -37,17 +37,22 @@ CONSUMER: Final = {
 }
 
 
+FLAGS: Final = {
+    AclResourceType.TOPIC: "topic",
+    AclResourceType.GROUP: "group",
+    AclResourceType.CLUSTER: "cluster",
+    AclResourceType.TRANSACTIONAL_ID: "transactional_id",
+    AclResourceType.DELEGATION_TOKEN: "delegation_token",
+    AclResourceType.USER: "user_principal",
+}
+"""The fields of the options that name resources of a type, in the order of the help."""
+
+
 def resources(options: Options) -> list[tuple[AclResourceType, str]]:
     """What the options name, in the order of the help."""
-    named = (
-        (AclResourceType.TOPIC, options.topic),
-        (AclResourceType.GROUP, options.group),
-        (AclResourceType.CLUSTER, (CLUSTER_NAME,) if options.cluster else ()),
-        (AclResourceType.TRANSACTIONAL_ID, options.transactional_id),
-        (AclResourceType.DELEGATION_TOKEN, options.delegation_token),
-        (AclResourceType.USER, options.user_principal),
-    )
-    return [(kind, name) for kind, names in named for name in names]
+    named = {kind: getattr(options, field) for kind, field in FLAGS.items()}
+    named[AclResourceType.CLUSTER] = (CLUSTER_NAME,) if options.cluster else ()
+    return [(kind, name) for kind, names in named.items() for name in names]
 
 
 def entries(options: Options, operations: Iterable[Operation]) -> list[Entry]:

@@ -106,7 +106,7 @@ SCRIPTS: Final[dict[str, Script]] = {
     "kafka-acls": Script(
         ("acls",),
         {"--bootstrap-controller": "--bootstrap-server"},
-        {"--force": _NOTHING_ASKS, "--authorizer": ZOOKEEPER, "--authorizer-properties": ZOOKEEPER},
+        {"--authorizer": ZOOKEEPER, "--authorizer-properties": ZOOKEEPER},
     ),
     "kafka-delegation-tokens": Script(("delegation-tokens",)),
     "kafka-dump-log": Script(("log", "dump")),
