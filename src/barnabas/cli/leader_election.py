@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from barnabas.cli.common.combinations import exactly_one, renamed
-from barnabas.cli.common.connection import ConnectionOptions, connection_options, read_client_properties
+from barnabas.cli.common.connection import ConnectionOptions, connection_options
 from barnabas.cli.common.failures import Failed
 from barnabas.cli.common.help import Command, option
 from barnabas.cli.common.options import takes
 from barnabas.cli.common.output import json_option, print_json, remark
-from barnabas.cli.common.values.files import FILE, read_text
+from barnabas.cli.common.values.files import FILE, read_properties, read_text
 from barnabas.cli.common.values.numbers import INT32
 
 if TYPE_CHECKING:
@@ -45,10 +46,11 @@ class Options(ConnectionOptions):
         if (self.topic is None) != (self.partition is None):
             raise click.UsageError("--topic and --partition go together.")
 
-    def client_properties(self) -> dict[str, str]:
+    @cached_property
+    def given_properties(self) -> dict[str, str]:
         """What the file of --command-config or --admin.config says."""
         file: Path | None = getattr(self, renamed(self, "command_config", "admin_config"))
-        return read_client_properties(file)
+        return {} if file is None else read_properties(file)
 
     def partitions(self) -> list[TopicPartition] | None:
         """The partitions that are meant; None for all that need an election."""

@@ -43,6 +43,7 @@ def command(options: StoppingOptions) -> None:
     from barnabas.cli.start import command as start
     from barnabas.cli.start import service, several
 
+    options.warn_of_secrets()
     directory = several.root(options.data) if options.brokers is not None else options.load().log_dirs[0]
     if (pid := several.starter(directory)) is not None:
         if ignores_sighup(pid):

@@ -6,6 +6,7 @@ defaults are for a machine of one's own and not Kafka's: listen on localhost onl
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,10 @@ import click
 
 from barnabas.cli.common.help import F, option
 from barnabas.cli.common.options import Options
+from barnabas.cli.common.secrets import warn_of_secrets
 from barnabas.cli.common.values.files import FILE, NEW_FOLDER, read_properties
 from barnabas.cli.common.values.numbers import Whole
+from barnabas.model.environment import READY_FD
 from barnabas.model.numbers import MAX_INT32
 
 if TYPE_CHECKING:
@@ -76,6 +79,18 @@ class BrokerCommandOptions(Options):
         """The configuration of one broker, with the settings of `secured` if it is; raises ConfigError."""
         protocol = DEFAULT_PROTOCOL if secured is None else SECURE_PROTOCOL
         return load_config(secured or self.config, self.all_settings, self.listen, self.data, protocol)
+
+    def warn_of_secrets(self) -> None:
+        """Say that --set shows secrets to other users; a process that was started by another one leaves that to it."""
+        if READY_FD in os.environ:
+            return
+        from barnabas.model.config.properties import parse_overrides
+
+        warn_of_secrets(
+            parse_overrides(self.settings),
+            "Put it into the file of --config, or give a placeholder of config.providers (file, env or directory) in "
+            "its place.",
+        )
 
     @property
     def all_settings(self) -> tuple[str, ...]:

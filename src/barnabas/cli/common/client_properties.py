@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.common.combinations import flag, renamed
 from barnabas.cli.common.help import F, option
+from barnabas.cli.common.secrets import warn_of_secrets
 from barnabas.cli.common.values.files import FILE, read_properties
 from barnabas.cli.common.values.pairs import parse_pairs
 
@@ -61,7 +62,9 @@ def given_properties(options: Options, files: Sequence[str], pairs: Sequence[str
     found = {} if file is None else read_properties(file)
     if pairs:
         name = _chosen(options, pairs)
-        found |= parse_pairs(getattr(options, name), flag(name))
+        given = parse_pairs(getattr(options, name), flag(name))
+        warn_of_secrets(given, f"Put it into the file of {flag(files[0])}.")
+        found |= given
     return found
 
 

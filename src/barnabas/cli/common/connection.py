@@ -7,6 +7,7 @@ be asked there.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.failures import Failed
@@ -24,29 +25,43 @@ if TYPE_CHECKING:
     from barnabas.clients.wire.connection import Node
 
 DEFAULT_BOOTSTRAP_SERVER = "localhost:9092"
+ADDRESS = "bootstrap.servers"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionOptions(Options):
     """The options of a command that talks to a cluster."""
 
-    bootstrap_server: str
+    bootstrap_server: str | None
     command_config: Path | None
+
+    @property
+    def address(self) -> str:
+        """Where brokers are: what --bootstrap-server says, or else the file of --command-config."""
+        return self.bootstrap_server or self.given_properties.get(ADDRESS, "").strip() or DEFAULT_BOOTSTRAP_SERVER
 
     def connect(self, timeout_ms: int | None = None) -> ClusterAdmin:
         """The cluster, to be used in a `with`; nothing is asked of it yet."""
-        return open_cluster(self.bootstrap_server, self.client_properties(), timeout_ms)
+        return open_cluster(self.address, self.client_properties(), timeout_ms)
+
+    @cached_property
+    def given_properties(self) -> dict[str, str]:
+        """What the file of --command-config says, if there is one. It is read once: it may be a pipe."""
+        return {} if self.command_config is None else read_properties(self.command_config)
 
     def client_properties(self) -> dict[str, str]:
-        """What the file of --command-config says; the address comes from --bootstrap-server."""
-        return read_client_properties(self.command_config)
+        """The properties of a client that were given, without the address."""
+        return without_address(self.given_properties)
 
 
 def read_client_properties(file: Path | None) -> dict[str, str]:
     """The properties of a client in a file, if there is one, without the address."""
-    properties = {} if file is None else read_properties(file)
-    properties.pop("bootstrap.servers", None)
-    return properties
+    return {} if file is None else without_address(read_properties(file))
+
+
+def without_address(properties: dict[str, str]) -> dict[str, str]:
+    """The properties of a client for a cluster whose address is known."""
+    return {name: value for name, value in properties.items() if name != ADDRESS}
 
 
 def connection_options(command: F) -> F:
@@ -61,9 +76,8 @@ def connection_options(command: F) -> F:
     return option(
         "--bootstrap-server",
         metavar="HOST:PORT,...",
-        default=DEFAULT_BOOTSTRAP_SERVER,
-        show_default=True,
-        help="Brokers of the cluster; one of them is enough.",
+        help="Brokers of the cluster; one of them is enough.  [default: that of the properties, or "
+        f"{DEFAULT_BOOTSTRAP_SERVER}]",
         section="Connection",
         shared=True,
     )(command)

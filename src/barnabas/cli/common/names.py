@@ -23,11 +23,11 @@ def names_for(option: str, ctx: click.Context) -> Iterable[str]:
     find = _FIND.get(option)
     if find is None:
         return ()
-    from barnabas.cli.common.connection import DEFAULT_BOOTSTRAP_SERVER, ConnectionOptions
+    from barnabas.cli.common.connection import ConnectionOptions
     from barnabas.model.base_error import BarnabasError
 
     options = ConnectionOptions(
-        bootstrap_server=ctx.params.get("bootstrap_server") or DEFAULT_BOOTSTRAP_SERVER,
+        bootstrap_server=ctx.params.get("bootstrap_server"),
         command_config=ctx.params.get("command_config"),
     )
     try:

@@ -10,6 +10,7 @@ import click
 
 from barnabas.cli.common.config_names import suggest_config_names
 from barnabas.cli.common.output import print_json
+from barnabas.cli.common.secrets import warn_of_secrets
 from barnabas.cli.common.values.files import read_properties
 from barnabas.clients.admin.configs import EntityType
 
@@ -45,7 +46,11 @@ def additions(options: Options) -> dict[str, str]:
     """What --add-config or --add-config-file sets."""
     if options.add_config_file is not None:
         return read_properties(options.add_config_file)
-    return parse_additions(options.add_config) if options.add_config is not None else {}
+    if options.add_config is None:
+        return {}
+    added = parse_additions(options.add_config)
+    warn_of_secrets(added, "Put it into a file for --add-config-file.")
+    return added
 
 
 def parse_deletions(texts: Iterable[str]) -> list[str]:

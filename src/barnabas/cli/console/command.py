@@ -246,7 +246,7 @@ def command(options: Options) -> None:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     mode = "read-only" if settings.read_only else "with changes allowed"
     click.echo(
-        f"The console of {options.bootstrap_server} is on {settings.scheme}://{host}:{settings.port} ({mode}); "
+        f"The console of {options.address} is on {settings.scheme}://{host}:{settings.port} ({mode}); "
         f"history and audit log in {settings.folder}"
     )
     sys.stdout.flush()
@@ -282,7 +282,7 @@ def _settings(options: Options, port: int) -> ConsoleSettings:
     except InvalidMask as error:
         raise Failed(f"{error}.") from error
     return ConsoleSettings(
-        bootstrap_servers=options.bootstrap_server,
+        bootstrap_servers=options.address,
         host=host,
         port=port,
         properties=options.client_properties(),

@@ -191,7 +191,7 @@ def command(options: Options) -> None:
     from barnabas.clients.consumer.consumer import Consumer
     from barnabas.clients.logins import require_login
 
-    require_login(options.bootstrap_server, properties)
+    require_login(options.address, properties)
     interrupted = False
     try:
         if not topic_is_there(options, properties):
@@ -199,10 +199,10 @@ def command(options: Options) -> None:
         elif options.share:
             read_shared(options, shown, properties)
         else:
-            consumer: Consumer[bytes, bytes] = Consumer(options.bootstrap_server, config=properties)
+            consumer: Consumer[bytes, bytes] = Consumer(options.address, config=properties)
             with consumer:
                 begin(consumer, options)
-                waiting = Waiting(consumer, options.bootstrap_server, properties, skip=shown.skip_errors)
+                waiting = Waiting(consumer, options.address, properties, skip=shown.skip_errors)
                 read(consumer, shown, options, waiting)
     except KeyboardInterrupt:
         interrupted = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -126,12 +127,15 @@ class Options(ConnectionOptions):
         """What lines show."""
         return given_properties(self, ["formatter_config"], ["formatter_property", "old_property"])
 
+    @cached_property
+    def given_properties(self) -> dict[str, str]:
+        """Properties of the consumer: a file, then pairs."""
+        return given_properties(self, ["command_config", "consumer_config"], ["command_property", "consumer_property"])
+
     def consumer_properties(self) -> dict[str, Any]:
-        """Properties of the consumer: a file, then pairs, then flags. Raises UsageError where they contradict."""
-        found: dict[str, Any] = {"client.id": "console-consumer"} | given_properties(
-            self, ["command_config", "consumer_config"], ["command_property", "consumer_property"]
-        )
-        for name in ("bootstrap.servers", *SERIALIZERS):
+        """Properties of the consumer: those that were given, then flags. Raises UsageError where they contradict."""
+        found: dict[str, Any] = {"client.id": "console-consumer"} | self.client_properties()
+        for name in SERIALIZERS:
             found.pop(name, None)
         if self.group:
             if found.get("group.id", self.group) != self.group:

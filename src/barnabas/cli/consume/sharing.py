@@ -41,7 +41,7 @@ def read_shared(options: Options, shown: ShownRecords, properties: dict[str, Any
         properties.pop(name, None)  # settings of the group, or of consumers
     prefetch = BATCH if options.most is None else min(BATCH, options.most)
     queue: Queue[bytes, bytes] = Queue(
-        options.bootstrap_server, options.topic or "", group, prefetch=prefetch, config=properties
+        options.address, options.topic or "", group, prefetch=prefetch, config=properties
     )
     with queue:
         for batch in _batches(queue, shown, options):

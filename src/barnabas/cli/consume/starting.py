@@ -34,7 +34,7 @@ def topic_is_there(options: Options, properties: dict[str, Any]) -> bool:
     if topic is None or _is_listed(topic, options, properties):
         return True
     check_name(topic)
-    refuse_forbidden(topic, options.bootstrap_server, properties)
+    refuse_forbidden(topic, options.address, properties)
     if options.until_end or options.partition is not None:
         raise Failed(f"There is no topic {topic}. `barnabas topics --list` shows all topics.")
     if properties.setdefault(CREATES, "false") == "true":
@@ -55,7 +55,7 @@ def _is_listed(topic: str, options: Options, properties: Mapping[str, Any]) -> b
     from barnabas.clients.security import security_properties
 
     try:
-        with connection.open_cluster(options.bootstrap_server, security_properties(properties)) as cluster:
+        with connection.open_cluster(options.address, security_properties(properties)) as cluster:
             return any(each.name == topic for each in cluster.list_topics())
     except BarnabasError:
         return True

@@ -219,7 +219,7 @@ def run(options: Options, bar: Bar | Lines) -> LoadReport:
         options.topic,
         options.to,
         format=options.kind,
-        bootstrap_servers=options.bootstrap_server,
+        bootstrap_servers=options.address,
         name=options.name,
         decode=options.decode,
         schema=options.schema,

@@ -199,7 +199,7 @@ def command(options: Options) -> None:
     """Send lines of files or of standard input to a topic. The flags are those of kafka-console-producer."""
     reader = choose_reader(options)
     properties = options.producer_properties()
-    address = options.bootstrap_server
+    address = options.address
     if options.broker_list:
         remark("--broker-list is deprecated in Kafka: use --bootstrap-server.")
         address = options.broker_list

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -84,12 +85,15 @@ class Options(ConnectionOptions):
             raise click.UsageError("--reader-property is about lines that are not JSON: leave it out, or --json.")
         return found
 
+    @cached_property
+    def given_properties(self) -> dict[str, str]:
+        """Properties of the producer: a file, then pairs."""
+        return given_properties(self, ["command_config", "producer_config"], ["command_property", "producer_property"])
+
     def producer_properties(self) -> dict[str, Any]:
-        """Properties of the producer: a file, then pairs, then flags."""
-        found: dict[str, Any] = {"client.id": "console-producer"} | given_properties(
-            self, ["command_config", "producer_config"], ["command_property", "producer_property"]
-        )
+        """Properties of the producer: those that were given, then flags."""
+        found: dict[str, Any] = {"client.id": "console-producer"} | self.client_properties()
         found |= {name: value for field, name in PROPERTIES.items() if (value := getattr(self, field)) is not None}
-        for name in ("bootstrap.servers", *SERIALIZERS):
+        for name in SERIALIZERS:
             found.pop(name, None)
         return found

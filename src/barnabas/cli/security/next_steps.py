@@ -1,4 +1,4 @@
-"""What to type once a secured cluster runs: a topic, a rule, a record. Every line can be pasted."""
+"""What to type once a secured cluster runs: a topic, a rule, a record. Every line can be pasted, but for a port not known yet."""
 
 from __future__ import annotations
 
@@ -16,16 +16,25 @@ TOPIC: Final = "greetings"
 
 
 def next_steps(folder: Path, bootstrap_servers: str) -> str:
-    """Command lines for a first look."""
-    bootstrap_servers = bootstrap_servers.replace("*:", "localhost:")
+    """Command lines for a first look.
+
+    Where port 0 is to take a free one, nobody knows it before the broker is ready.
+    """
+    found = (each.removeprefix("*") for each in bootstrap_servers.split(","))
+    bootstrap_servers = ",".join(f"localhost{each}" if each.startswith(":") else each for each in found)
+    is_chosen_later = bootstrap_servers.endswith(":0")
+    if is_chosen_later:
+        bootstrap_servers = f"{bootstrap_servers.rpartition(',')[2].removesuffix('0')}PORT"
     server = "" if bootstrap_servers == DEFAULT_BOOTSTRAP_SERVER else f" --bootstrap-server {bootstrap_servers}"
     place = path_from_here(folder)
     files = (shlex.quote(str(place / f"{user}.properties")) for user in (ADMIN, CLIENT))
     admin, client = (f"{server} --command-config {file}" for file in files)
     may = f"--allow-principal User:{CLIENT} --producer --consumer --topic {TOPIC} --group '*'"
+    port = " PORT is what the broker says when it is ready." if is_chosen_later else ""
     return "\n".join(
         [
-            "Clients log in by TLS and SCRAM-SHA-512, and may do what a rule allows. Type next, in another terminal:",
+            f"Clients log in by TLS and SCRAM-SHA-512, and may do what a rule allows.{port} Type next, in another "
+            "terminal:",
             f"  barnabas topics --create --topic {TOPIC}{admin}",
             f"  barnabas acls --add {may}{admin}",
             f"  echo hello | barnabas produce --topic {TOPIC}{client}",

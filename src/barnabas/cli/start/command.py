@@ -70,8 +70,7 @@ def command(options: BrokerCommandOptions) -> None:
     """
     if options.console is not None:
         check_listen_address(options.console, "--console")
-    if options.settings and LOG_PREFIX not in os.environ:  # else the command that runs several brokers has said it
-        _warn_of_passwords(options.settings)
+    options.warn_of_secrets()
     options = counted(options)
     secured = secure(options) if options.secure else None
     pushed = _telemetry_settings(options)
@@ -199,21 +198,6 @@ def _warn_if_open(directory: Path) -> None:
             "Whoever reaches it may do everything.",
             err=True,
         )
-
-
-def _warn_of_passwords(settings: Iterable[str]) -> None:
-    """Say which passwords everybody on this machine can read in the list of processes."""
-    from barnabas.model.config.keys.all_keys import broker_key_of
-    from barnabas.model.config.properties import parse_overrides
-
-    for name, text in parse_overrides(settings).items():
-        key = broker_key_of(name)
-        if key is not None and key.sensitive and not text.startswith("${"):
-            click.echo(
-                f"Warning: other users of this machine can see the value of --set {name} in the list of processes. "
-                "Put it into the file of --config.",
-                err=True,
-            )
 
 
 def _next_steps(plan: SecurePlan, bootstrap_servers: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,7 +15,6 @@ from barnabas.clients.errors import BrokerUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.unit.cli.conftest import Run
 
@@ -49,7 +50,43 @@ def test_the_cluster_is_named_before_the_command_or_behind_it(
     assert asked == [("b:1", {"client.id": "tool"})] * 3
     run(group, "--bootstrap-server", "before:1", command, "--bootstrap-server", "behind:1")
     run(group, command)
-    assert asked[3:] == [("behind:1", {}), (connection.DEFAULT_BOOTSTRAP_SERVER, {})]
+    run(group, command, "--command-config", file)
+    here = connection.DEFAULT_BOOTSTRAP_SERVER
+    assert asked[3:] == [("behind:1", {}), (here, {}), ("left:1", {"client.id": "tool"})]
+
+
+def test_the_file_is_asked_for_the_address_only_if_it_is_not_given(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers= b:1,c:1 \nclient.id=tool\n")
+    options = connection.ConnectionOptions(bootstrap_server=None, command_config=file)
+    assert (options.address, options.client_properties()) == ("b:1,c:1", {"client.id": "tool"})
+    assert connection.ConnectionOptions(bootstrap_server="d:1", command_config=file).address == "d:1"
+    file.write_text("bootstrap.servers=\n")
+    empty = connection.ConnectionOptions(bootstrap_server=None, command_config=file)
+    assert empty.address == connection.DEFAULT_BOOTSTRAP_SERVER
+
+
+def test_a_file_that_is_a_pipe_is_read_once() -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"bootstrap.servers=b:1\nclient.id=tool\n")
+    os.close(writer)
+    try:
+        options = connection.ConnectionOptions(bootstrap_server=None, command_config=Path(f"/dev/fd/{reader}"))
+        assert (options.address, options.client_properties()) == ("b:1", {"client.id": "tool"})
+    finally:
+        os.close(reader)
+
+
+@pytest.mark.parametrize(
+    ("command", "old"),
+    [("produce --topic t", "--producer.config"), ("consume --topic t", "--consumer.config")],
+)
+def test_the_old_name_of_the_file_names_the_cluster_as_well(run: Run, tmp_path: Path, command: str, old: str) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=127.0.0.1:1\n")
+    result = run(*command.split(), old, file)
+    assert "no broker answers at 127.0.0.1:1" in result.stderr
+    assert result.stderr.count("is deprecated in Kafka") == 1
 
 
 @pytest.mark.parametrize(
