@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from barnabas.model.errors import ErrorCode
 
 _SUFFIX: Final = "_authorization_failed"
@@ -16,11 +18,9 @@ CLUSTER: Final = "cluster"
 TOPIC: Final = "topic"
 GROUP: Final = "group"
 TRANSACTIONAL_ID: Final = "transactional_id"
+DELEGATION_TOKEN: Final = "delegation_token"
 USER: Final = "user"
-"""Kinds of resources: those that have an error code are called as in its name."""
-_NAMED: Final = frozenset({TOPIC, GROUP, TRANSACTIONAL_ID})
-"""Error codes of these are about no other kind. That of the cluster comes also where any topic would do, and that of
-delegation tokens where it is about a user."""
+"""Kinds of resources, as error codes have them in their names; users have none."""
 
 
 class Permission(NamedTuple):
@@ -33,9 +33,8 @@ class Permission(NamedTuple):
     def __str__(self) -> str:
         if self.kind == CLUSTER:
             return f"{self.operation} on the cluster"
-        if not self.name:
-            return f"{self.operation} on a {self.kind.replace('_', ' ')}"
-        return f"{self.operation} on {self.kind.replace('_', ' ')} {self.name}"
+        kind = self.kind.replace("_", " ")
+        return f"{self.operation} on {f'{kind} {self.name}' if self.name else f'a {kind}'}"
 
     @property
     def subject(self) -> str:
@@ -47,14 +46,12 @@ class Action(NamedTuple):
     """What is wanted of a broker, in words that fit behind "no permission to", and what it takes."""
 
     words: str
-    needs: tuple[Permission, ...]
+    needs: Mapping[str, Permission]
+    """By the kind of resource in the name of the error code that says it is missing."""
 
     def missing(self, code: ErrorCode) -> Permission | None:
         """The permission that an error code is about; None if it is about something that is not known here."""
-        kind = code.name.removesuffix(_SUFFIX)
-        if kind not in _NAMED:
-            return self.needs[0] if self.needs else None
-        return next((each for each in self.needs if each.kind == kind), None)
+        return self.needs.get(code.name.removesuffix(_SUFFIX))
 
 
 def is_missing_permission(code: ErrorCode) -> bool:
@@ -64,12 +61,12 @@ def is_missing_permission(code: ErrorCode) -> bool:
 
 def on_cluster(words: str, operation: str) -> Action:
     """Something that concerns the cluster as a whole."""
-    return Action(words, (Permission(operation, CLUSTER),))
+    return Action(words, {CLUSTER: Permission(operation, CLUSTER)})
 
 
 def on_topic(verb: str, operation: str, topic: str) -> Action:
     """Something that is done to a topic."""
-    return Action(f"{verb} topic {topic}", (Permission(operation, TOPIC, topic),))
+    return Action(f"{verb} topic {topic}", {TOPIC: Permission(operation, TOPIC, topic)})
 
 
 def create_topic(topic: str) -> Action:
@@ -79,8 +76,10 @@ def create_topic(topic: str) -> Action:
 
 def on_group(verb: str, operation: str, group: str, topic: str | None = None) -> Action:
     """Something that is done to a group, for which a topic has to be read if one is given."""
-    needs = (Permission(operation, GROUP, group),)
-    return Action(f"{verb} group {group}", needs if topic is None else (*needs, Permission("Read", TOPIC, topic)))
+    needs = {GROUP: Permission(operation, GROUP, group)}
+    if topic is not None:
+        needs[TOPIC] = Permission("Read", TOPIC, topic)
+    return Action(f"{verb} group {group}", needs)
 
 
 def describe_group(group: str) -> Action:
@@ -90,24 +89,31 @@ def describe_group(group: str) -> Action:
 
 def on_transactional_id(verb: str, operation: str, transactional_id: str) -> Action:
     """Something that is done to a transactional id."""
-    return Action(
-        f"{verb} transactional id {transactional_id}", (Permission(operation, TRANSACTIONAL_ID, transactional_id),)
-    )
+    needed = Permission(operation, TRANSACTIONAL_ID, transactional_id)
+    return Action(f"{verb} transactional id {transactional_id}", {TRANSACTIONAL_ID: needed})
 
 
 def create_tokens_of(owner: str) -> Action:
-    """Have delegation tokens made for another user."""
-    return Action(f"create delegation tokens of {owner}", (Permission("CreateTokens", USER, owner),))
+    """Have delegation tokens made for another user: the error code is that of tokens."""
+    return Action(f"create delegation tokens of {owner}", {DELEGATION_TOKEN: Permission("CreateTokens", USER, owner)})
 
 
-def write_to(topic: str, *, any_topic: bool = False) -> Action:
-    """Produce to a topic; `any_topic`: what is missing is a permission to write to one, whichever it is."""
-    words = f"write to topic {topic}{', nor to any other' if any_topic else ''}" if topic else "write to any topic"
-    return Action(words, (Permission("Write", TOPIC, topic),))
+def write_to(topic: str) -> Action:
+    """Produce to a topic."""
+    return on_topic("write to", "Write", topic)
+
+
+def begin_to_write(topic: str = "") -> Action:
+    """Become an idempotent producer, who writes to this topic then.
+
+    Who may write to any topic may do so; the error code of others is that of the cluster.
+    """
+    words = f"write to topic {topic}, nor to any other" if topic else "write to any topic"
+    return Action(words, {CLUSTER: Permission("Write", TOPIC, topic)})
 
 
 def read_from(topic: str | None, group: str | None) -> Action:
     """Consume from a topic, if it is known from which, in a group, if there is one."""
-    needs = [Permission("Read", kind, name) for kind, name in ((TOPIC, topic), (GROUP, group)) if name]
+    needs = {kind: Permission("Read", kind, name) for kind, name in ((TOPIC, topic), (GROUP, group)) if name}
     what = f"read topic {topic}" if topic else "read"
-    return Action(f"{what} in group {group}" if group else what, tuple(needs))
+    return Action(f"{what} in group {group}" if group else what, needs)

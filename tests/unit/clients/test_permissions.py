@@ -8,6 +8,7 @@ from confluent_kafka import KafkaError
 from barnabas.clients.errors import NotDelivered, RequestRefused, TransactionAborted, translated
 from barnabas.clients.permissions import (
     Action,
+    begin_to_write,
     create_tokens_of,
     on_cluster,
     on_group,
@@ -55,12 +56,12 @@ TOKENS = ErrorCode.delegation_token_authorization_failed
         (read_from("t", None), TOPIC, "read topic t (Read on topic t)", "Read topic t"),
         (read_from(None, "g"), GROUP, "read in group g (Read on group g)", "Read group g"),
         (
-            write_to("t", any_topic=True),
+            begin_to_write("t"),
             CLUSTER,
             "write to topic t, nor to any other (Write on topic t)",
             "Write topic t",
         ),
-        (write_to(""), CLUSTER, "write to any topic (Write on a topic)", "Write topic"),
+        (begin_to_write(), CLUSTER, "write to any topic (Write on a topic)", "Write topic"),
     ],
 )
 def test_the_operation_and_the_resource_are_named(action: Action, code: ErrorCode, told: str, subject: str) -> None:
@@ -71,7 +72,12 @@ def test_the_operation_and_the_resource_are_named(action: Action, code: ErrorCod
 
 @pytest.mark.parametrize(
     ("action", "code"),
-    [(read_from(None, "g"), TOPIC), (on_transactional_id("use", "Write", "x"), GROUP), (None, CLUSTER)],
+    [
+        (read_from("t", None), CLUSTER),
+        (read_from(None, "g"), TOPIC),
+        (on_transactional_id("use", "Write", "x"), GROUP),
+        (None, CLUSTER),
+    ],
 )
 def test_what_is_not_known_is_not_named(action: Action | None, code: ErrorCode) -> None:
     error = RequestRefused(code, "Authorization failed.", action)

@@ -1,4 +1,4 @@
-"""What to type once a secured cluster runs: a topic, a rule, a record. Every line can be pasted, but for a port not known yet."""
+"""What to type once a secured cluster runs: a topic, a rule, a record. Every line can be pasted."""
 
 from __future__ import annotations
 

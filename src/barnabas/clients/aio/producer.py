@@ -129,6 +129,8 @@ class AsyncDelivery(asyncio.Future[RecordMetadata]):
     def __call__(self, error: Any, message: Any) -> None:
         """Note what librdkafka says: its KafkaError or its Message. Runs in whichever thread polls."""
         if error is not None:
+            if self.collector.failures.hold(self, error):
+                return
             self.outcome = delivery_error(error, self.topic, self.collector.failures.fatal)
         else:
             self.outcome = (message.partition(), message.offset(), message.timestamp()[1])

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.clients.config import log
 from barnabas.clients.errors import ClientClosed, ClientFailed, NotDelivered, translated
-from barnabas.clients.permissions import write_to
+from barnabas.clients.permissions import begin_to_write, write_to
 from barnabas.clients.records import RecordMetadata
 
 if TYPE_CHECKING:
@@ -40,15 +40,28 @@ class FailedDelivery(Protocol):
     counted_in: int
     """In which round it was counted as a failure whose reason is not kept; not there if it was not."""
 
+    def __call__(self, error: Any, message: Any) -> None:
+        """Settle it with what librdkafka says."""
+
 
 class Failures:
     """Failures that nobody has looked at yet, as a producer keeps them for its `flush` and `close`.
 
     They are kept with their deliveries: a program may have dropped those, and nothing else is theirs alone.
+
+    After a fatal error librdkafka gives up all records, and tells that of each; what the error was may be told after
+    that, at the end of the same call. So records that were given up, and not by us, are held until then: not those of
+    transactions, which librdkafka gives up with each transaction that is aborted.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._reason_known = threading.Condition(self._lock)
+        self._held: list[tuple[FailedDelivery, Any]] = []
+        """Records that were given up for a reason that is not known yet, with their KafkaErrors."""
+        self._holds = True
+        self._settling = 0
+        """How many threads settle records that were held."""
         self._kept: dict[FailedDelivery, BarnabasError] = {}
         self._more = 0
         self._round = 0
@@ -79,14 +92,50 @@ class Failures:
     def fail_for_good(self, failure: FatalFailure) -> None:
         """Keep why the producer is of no more use, for its records and for who sends more; the first time is logged."""
         with self._lock:
-            self.fatal = self.fatal or failure.error
-            if self._failed_for_good:
+            is_first = not self._failed_for_good
+            self._failed_for_good, self.fatal = True, self.fatal or failure.error
+        self.hold_no_more()
+        if is_first:
+            reason = failure if failure.error is None else writing_error(failure.error)
+            fatal_log.error(
+                "The producer failed for good. Its records get an error, and so does who sends more: %s", reason
+            )
+
+    def hold(self, delivery: FailedDelivery, error: Any) -> bool:
+        """Keep a record that was given up until it is known why; False if nothing more will be known."""
+        with self._lock:
+            if self._holds and error.code() == error._PURGE_QUEUE:
+                self._held.append((delivery, error))
+                return True
+        return False
+
+    def hold_no_more(self) -> None:
+        """Settle the records that are held, and hold none from here on: it is known why they were given up.
+
+        What ends a program may come out of their callbacks: it is raised when all are settled.
+        """
+        with self._lock:
+            self._holds = False
+            held, self._held = self._held, []
+            self._settling += 1
+        ending: BaseException | None = None
+        for delivery, error in held:
+            try:
+                delivery(error, None)
+            except BaseException as raised:
+                ending = ending or raised
+        with self._lock:
+            self._settling -= 1
+            self._reason_known.notify_all()
+        if ending is not None:
+            raise ending
+
+    def await_reason(self, seconds: float) -> None:
+        """Wait until no record is held: another thread may be about to learn why; after that time, without a reason."""
+        with self._lock:
+            if self._reason_known.wait_for(lambda: not (self._held or self._settling), seconds):
                 return
-            self._failed_for_good = True
-        reason = failure if failure.error is None else writing_error(failure.error)
-        fatal_log.error(
-            "The producer failed for good. Its records get an error, and so does who sends more: %s", reason
-        )
+        self.hold_no_more()
 
     def forget(self) -> tuple[int, list[BarnabasError]]:
         """Start anew; returns how many there were, and the reasons of the first."""
@@ -215,6 +264,8 @@ class Delivery:
         garbage collector's work grows with their number.
         """
         if error is not None:
+            if self._shared.failures.hold(self, error):
+                return
             self.fail(delivery_error(error, self.topic, self._shared.failures.fatal))
             return
         self._outcome = (message.partition(), message.offset(), message.timestamp()[1])
@@ -294,5 +345,6 @@ def writing_error(error: Any, topic: str = "") -> BarnabasError:
     A producer that is idempotent begins with a producer id. Who may write to no topic does not get one, and is told
     that something about the cluster is forbidden.
     """
-    any_topic = error.code() == error.CLUSTER_AUTHORIZATION_FAILED
-    return translated(error, f"record for {topic}" if topic else "", write_to(topic, any_topic=any_topic))
+    has_begun = error.code() != error.CLUSTER_AUTHORIZATION_FAILED
+    action = write_to(topic) if has_begun else begin_to_write(topic)
+    return translated(error, f"record for {topic}" if topic else "", action)

@@ -65,6 +65,7 @@ class NativeProducer:
                 remaining = len(client)
                 time.sleep(min(left, AFTER_FATAL_SECONDS))
             if not remaining:
+                self.settlements.failures.await_reason(GIVE_UP_SECONDS)
                 return
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"up to {remaining} records are still on their way after {timeout:g} s")
@@ -79,8 +80,13 @@ class NativeProducer:
     def give_up_all(self) -> None:
         """Give up what is on its way, after an error that the program knows of: `flush` and `close` are silent."""
         self.settlements.failures.ignore_all()
-        self.client.purge()
+        self.purge(self.client)
         self.wait_for_all(GIVE_UP_SECONDS)
+
+    def purge(self, client: Any) -> None:
+        """Have librdkafka give up what is on its way, for no other reason than that."""
+        self.settlements.failures.hold_no_more()
+        client.purge()
 
     def shut(self) -> Any:
         """Take no more records; gives librdkafka's producer, or None if somebody has done this before."""
@@ -122,7 +128,7 @@ class NativeProducer:
     def _give_up_rest(self, client: Any) -> None:
         """Give up what has not arrived: no future is left without an outcome."""
         if len(client):
-            client.purge()
+            self.purge(client)
             with suppress(TimeoutError):
                 self.wait_for_all(GIVE_UP_SECONDS, client)
 

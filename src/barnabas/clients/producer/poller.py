@@ -62,15 +62,19 @@ class Poller(threading.Thread):
                 time.sleep(BUSY_SECONDS)
                 continue
             try:
-                serve(self._client.poll, POLL_SECONDS)
-            except FatalFailure as failure:
-                self._failures.fail_for_good(failure)
+                self._poll()
             except BaseException:  # also sys.exit(), which would end this thread alone and leave the rest waiting
                 log.exception("A callback of the producer failed.")
             if self._abandoned and not len(self._client):
                 self._log_failures()
                 break
         _running.discard(self)
+
+    def _poll(self) -> None:
+        try:
+            serve(self._client.poll, POLL_SECONDS)
+        except FatalFailure as failure:
+            self._failures.fail_for_good(failure)
 
     def stop(self) -> None:
         """End the thread and wait for its end."""
@@ -107,6 +111,7 @@ class Poller(threading.Thread):
         except BaseException:
             log.exception("A callback of the producer failed.")
             left = len(self._client)
+        self._failures.await_reason(0)
         if left:
             log.error(
                 "%d records were not delivered: the program ended without closing their producer, and they did not "

@@ -112,9 +112,11 @@ class ProducerBase(Generic[K, V]):
         serialize_key, serialize_value = to_bytes(key_serializer), to_bytes(value_serializer)
         kafka = load_kafka()
         client = open_client(kafka, "Producer", {"error_cb": _log_fatal_error, **found})
+        self._settlements = Settlements()
         name = found.get("transactional.id")
         self._transactions = ProducerTransactions(kafka, client, str(name)) if name else None
-        self._settlements = Settlements()
+        if self._transactions is not None:
+            self._settlements.failures.hold_no_more()
         self._native = NativeProducer(kafka, client, self._settlements)
         self._counts = PartitionCounts(self._native, max_wait)
         own_partitioner = None if partitioner in NATIVE else partitioner

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from typing import Any
 
@@ -92,7 +93,9 @@ def test_a_callback_that_fails_is_logged_and_hurts_nobody(caplog: pytest.LogCapt
     ],
 )
 def test_failures_say_what_happened(code: int, kind: type[Exception], text: str) -> None:
-    delivery = Delivery(Settlements(), "t", None)
+    settlements = Settlements()
+    settlements.failures.hold_no_more()
+    delivery = Delivery(settlements, "t", None)
     delivery(KafkaError(code), Message())
     with pytest.raises(kind, match=text):
         delivery.result()
@@ -311,3 +314,62 @@ def test_a_topic_that_may_not_be_written_is_named() -> None:
     delivery = Delivery(Settlements(), "t", None)
     delivery(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), Message())
     assert str(delivery.exception()) == "no permission to write to topic t (Write on topic t)"
+
+
+def test_records_that_were_given_up_wait_for_the_reason_that_comes_after_them() -> None:
+    settlements = Settlements()
+    delivery = Delivery(settlements, "t", None)
+    delivery(KafkaError(KafkaError._PURGE_QUEUE), Message())
+    assert not delivery.done()
+    told: list[str] = []
+
+    def flush() -> None:
+        settlements.failures.await_reason(30)
+        told.append(str(delivery.exception()))
+
+    flushing = threading.Thread(target=flush)
+    flushing.start()
+    settlements.failures.fail_for_good(FatalFailure(no_producer_id()))
+    flushing.join(30)
+    assert told == ["no permission to write to topic t, nor to any other (Write on topic t)"]
+
+
+def test_they_do_not_wait_for_one_that_does_not_come() -> None:
+    settlements = Settlements()
+    delivery = Delivery(settlements, "t", None)
+    delivery(KafkaError(KafkaError._PURGE_QUEUE), Message())
+    settlements.failures.await_reason(0)
+    with pytest.raises(NotDelivered, match="it was still in the buffer when it was given up"):
+        settlements.failures.raise_any()
+
+
+def test_records_that_we_give_up_ourselves_wait_for_nothing() -> None:
+    settlements = Settlements()
+    settlements.failures.hold_no_more()
+    delivery = Delivery(settlements, "t", None)
+    delivery(KafkaError(KafkaError._PURGE_QUEUE), Message())
+    assert isinstance(delivery.exception(), ClientFailed)
+
+
+async def test_in_asyncio_they_wait_as_well() -> None:
+    settlements = Settlements()
+    delivery = AsyncDelivery()
+    delivery.topic, delivery.collector = "t", OutcomeCollector(asyncio.get_running_loop(), settlements)
+    delivery(KafkaError(KafkaError._PURGE_QUEUE), Message())
+    await asyncio.sleep(0)
+    assert not delivery.done()
+    settlements.failures.fail_for_good(FatalFailure(no_producer_id()))
+    with pytest.raises(RequestRefused, match="nor to any other"):
+        await delivery
+
+
+def test_a_callback_that_ends_the_program_leaves_no_record_without_its_reason() -> None:
+    settlements = Settlements()
+    ending = Delivery(settlements, "t", lambda _: sys.exit(3))
+    other = Delivery(settlements, "t", None)
+    for delivery in (ending, other):
+        delivery(KafkaError(KafkaError._PURGE_QUEUE), Message())
+    with pytest.raises(SystemExit):
+        settlements.failures.fail_for_good(FatalFailure(no_producer_id()))
+    assert isinstance(other.exception(0), RequestRefused)
+    settlements.failures.await_reason(0)

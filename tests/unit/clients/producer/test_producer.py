@@ -288,7 +288,7 @@ def test_callbacks_may_not_wait(unreachable: Producer) -> None:
 
     unreachable.send("t", "x", on_delivery=wait)
     other = unreachable.send("t", "x")
-    unreachable._native.client.purge()
+    unreachable._native.purge(unreachable._native.client)
     wait_until(lambda: len(refused) == 3, "the callback")
     assert [text.partition(": a callback may not wait")[0] for text in refused] == [
         "wait for a record for t",
@@ -301,7 +301,7 @@ def test_callbacks_may_not_wait(unreachable: Producer) -> None:
 def test_a_callback_that_ends_the_program_leaves_the_others_alone(unreachable: Producer) -> None:
     unreachable.send("t", "x", on_delivery=lambda _: sys.exit(1))
     told = unreachable.send("t", "x", on_delivery=lambda _: None)
-    unreachable._native.client.purge()
+    unreachable._native.purge(unreachable._native.client)
     wait_until(told.done, "the other record")
     assert unreachable._native.poller.is_alive()
 

@@ -28,6 +28,7 @@ from barnabas.clients.config import open_client
 from barnabas.clients.errors import translated
 from barnabas.clients.library import load_kafka
 from barnabas.clients.logins import LoginErrors
+from barnabas.clients.permissions import read_from
 from barnabas.model.remedies import Remedy, RemedyKind
 from barnabas.pipelines.errors import DataLost, ReadStalled
 from barnabas.pipelines.spark.client_properties import without_api_timeout
@@ -250,6 +251,7 @@ class _RangeReader:
     def __init__(self, wanted: OffsetRange, consumer: _RangeConsumer, *, fail_on_data_loss: bool) -> None:
         self._kafka = consumer.kafka
         self._range = wanted
+        self._action = read_from(wanted.topic, None)
         self._place = tuple(wanted.place)
         self._fail = fail_on_data_loss
         self._finished = False
@@ -330,7 +332,7 @@ class _RangeReader:
         elif _is_unknown(error):
             self._reassigns = True
         elif error.code() != error.GROUP_AUTHORIZATION_FAILED and not _is_away(error):  # no group is joined
-            raise translated(error, f"read {self._range}")
+            raise translated(error, f"read {self._range}", self._action)
 
     def _measure(self, statistics: str) -> None:
         """Whether librdkafka has fetched anything since, be it records that nobody will see."""
@@ -397,7 +399,7 @@ class _RangeReader:
             topics = self._shared.client.list_topics(self._range.topic, LOOK_TIMEOUT).topics
         except self._kafka.KafkaException as error:
             if not _is_away(error.args[0]):
-                raise translated(error.args[0], f"ask for {self._range.place}") from error
+                raise translated(error.args[0], f"ask for {self._range.place}", self._action) from error
             return None
         topic = topics[self._range.topic]
         if self._range.partition in topic.partitions:
@@ -405,7 +407,7 @@ class _RangeReader:
         if topic.error is None or topic.error.code() == topic.error.UNKNOWN_TOPIC_OR_PART:
             return False
         if topic.error.code() != topic.error.LEADER_NOT_AVAILABLE:
-            raise translated(topic.error, f"ask for {self._range.place}")
+            raise translated(topic.error, f"ask for {self._range.place}", self._action)
         return None
 
     def _step_over(self) -> None:
@@ -433,7 +435,7 @@ class _RangeReader:
         except self._kafka.KafkaException as error:
             if _is_away(error.args[0]) or _is_unknown(error.args[0]):
                 return None
-            raise translated(error.args[0], f"ask where {self._range.place} begins") from error
+            raise translated(error.args[0], f"ask where {self._range.place} begins", self._action) from error
         return first, last
 
     def _lost(self, what: str) -> None:

@@ -18,6 +18,7 @@ from barnabas.clients.admin.groups import Groups
 from barnabas.clients.config import open_client
 from barnabas.clients.errors import BrokerUnreachable, InvalidClientConfig, RequestRefused, translated
 from barnabas.clients.library import load, load_kafka
+from barnabas.clients.permissions import on_group
 from barnabas.clients.wire.connection import ANOTHER_COORDINATOR, WireClient
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
@@ -80,7 +81,8 @@ class MarkerGroup:
             except self._kafka.KafkaException as failure:
                 error = failure.args[0]
                 if not _passes(error) or time.monotonic() > deadline:
-                    raise translated(error, f"{doing} the offset of the group {self._name}") from failure
+                    action = on_group(f"{doing} the offset of", "Read", self._name)
+                    raise translated(error, f"{doing} the offset of the group {self._name}", action) from failure
             time.sleep(RETRY_SECONDS)
 
 
