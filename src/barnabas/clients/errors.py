@@ -26,17 +26,17 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from barnabas.clients.permissions import is_missing_permission
 from barnabas.model.base_error import BarnabasError
+from barnabas.model.permissions import is_missing_permission
 from barnabas.model.remedies import Remedy, RemedyKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import FrameType
 
-    from barnabas.clients.permissions import Action
     from barnabas.model.errors import ErrorCode
     from barnabas.model.ids import TopicPartition
+    from barnabas.model.permissions import Action
 
 __all__ = [
     "AddressInvalid",

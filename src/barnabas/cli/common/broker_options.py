@@ -16,9 +16,9 @@ import click
 
 from barnabas.cli.common.help import F, option
 from barnabas.cli.common.options import Options
-from barnabas.cli.common.secrets import warn_of_secrets
 from barnabas.cli.common.values.files import FILE, NEW_FOLDER, read_properties
 from barnabas.cli.common.values.numbers import Whole
+from barnabas.cli.common.values.secrets import warn_of_secrets
 from barnabas.model.environment import READY_FD
 from barnabas.model.numbers import MAX_INT32
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.common.combinations import flag, renamed
 from barnabas.cli.common.help import F, option
-from barnabas.cli.common.secrets import warn_of_secrets
 from barnabas.cli.common.values.files import FILE, read_properties
 from barnabas.cli.common.values.pairs import parse_pairs
+from barnabas.cli.common.values.secrets import warn_of_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from barnabas.clients.admin.cluster_admin import ClusterAdmin
-    from barnabas.clients.permissions import Action
     from barnabas.clients.wire.connection import Node
+    from barnabas.model.permissions import Action
 
 DEFAULT_BOOTSTRAP_SERVER = "localhost:9092"
 ADDRESS = "bootstrap.servers"

@@ -10,8 +10,8 @@ import click
 
 from barnabas.cli.common.config_names import suggest_config_names
 from barnabas.cli.common.output import print_json
-from barnabas.cli.common.secrets import warn_of_secrets
 from barnabas.cli.common.values.files import read_properties
+from barnabas.cli.common.values.secrets import warn_of_secrets
 from barnabas.clients.admin.configs import EntityType
 
 if TYPE_CHECKING:

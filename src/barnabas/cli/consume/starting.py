@@ -10,9 +10,9 @@ from barnabas.cli.common import connection
 from barnabas.cli.common.failures import Failed
 from barnabas.cli.common.output import remark
 from barnabas.cli.common.values.topic_patterns import parse_topics
-from barnabas.clients.permissions import read_from
 from barnabas.machines.controller.names import check_name
 from barnabas.model.base_error import BarnabasError
+from barnabas.model.permissions import read_from
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,7 +14,7 @@ from barnabas.cli.common.output import print_json
 from barnabas.cli.perf.properties import open_perf_client
 from barnabas.cli.perf.stats import MB, line_printer
 from barnabas.clients.errors import translated
-from barnabas.clients.permissions import read_from
+from barnabas.model.permissions import read_from
 
 if TYPE_CHECKING:
     from barnabas.cli.perf.dates import JavaDate

@@ -19,9 +19,9 @@ from barnabas.cli.common.values.numbers import INT32, POSITIVE32, Whole
 from barnabas.cli.perf.properties import PerfOptions, open_perf_client, perf_options
 from barnabas.cli.perf.stats import line_printer, percent, percentiles
 from barnabas.clients.errors import translated
-from barnabas.clients.permissions import on_topic, read_from
 from barnabas.clients.producer.delivery import writing_error
 from barnabas.model.numbers import MAX_INT32
+from barnabas.model.permissions import on_topic, read_from
 
 EVERY: Final = 1000
 """Records between two lines."""

@@ -14,9 +14,9 @@ from barnabas.cli.common.remedies import with_remedy
 from barnabas.cli.perf.properties import open_perf_client
 from barnabas.cli.perf.stats import ProducerStats, line_printer
 from barnabas.clients.errors import ClientFailed, translated
-from barnabas.clients.permissions import on_transactional_id
 from barnabas.clients.producer.delivery import delivery_error, writing_error
 from barnabas.clients.producer.serving import UNNAMED, FatalFailure, serve
+from barnabas.model.permissions import on_transactional_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable

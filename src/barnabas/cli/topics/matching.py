@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from barnabas.cli.common.connection import refuse_forbidden
 from barnabas.cli.common.failures import Failed
 from barnabas.cli.common.values.topic_patterns import is_name, parse_topics
-from barnabas.clients.permissions import on_topic
+from barnabas.model.permissions import on_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from barnabas.cli.topics.options import Options
     from barnabas.clients.admin.cluster_admin import ClusterAdmin
-    from barnabas.clients.permissions import Action
+    from barnabas.model.permissions import Action
 
 
 def required_topics(cluster: ClusterAdmin, options: Options) -> list[str]:

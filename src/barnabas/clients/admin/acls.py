@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.clients.errors import RequestRefused
-from barnabas.clients.permissions import on_cluster
 from barnabas.machines.security.acls import (
     Acl,
     AclFilter,
@@ -17,12 +16,13 @@ from barnabas.machines.security.acls import (
     ResourcePattern,
 )
 from barnabas.model.errors import ErrorCode
+from barnabas.model.permissions import on_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.clients.permissions import Action
     from barnabas.clients.wire.connection import WireClient
+    from barnabas.model.permissions import Action
 
 
 class Acls:

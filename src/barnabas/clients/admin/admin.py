@@ -20,12 +20,12 @@ from barnabas.clients.errors import BrokerSilent, BrokerUnreachable, InvalidClie
 from barnabas.clients.library import load, load_kafka
 from barnabas.clients.limits import MOST_PARTITIONS, MOST_REPLICAS, within
 from barnabas.clients.logins import LoginErrors
-from barnabas.clients.permissions import create_topic, on_cluster, on_topic
 from barnabas.clients.records import as_milliseconds
 from barnabas.clients.wire.addresses import connect
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 from barnabas.model.numbers import MAX_INT32, MAX_INT64
+from barnabas.model.permissions import create_topic, on_cluster, on_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
     from barnabas.clients.admin.groups import Groups
-    from barnabas.clients.permissions import Action
+    from barnabas.model.permissions import Action
 
 _Answer = TypeVar("_Answer")
 

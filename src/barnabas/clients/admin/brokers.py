@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from barnabas import __version__
 from barnabas.clients.errors import RequestRefused
-from barnabas.clients.permissions import on_cluster
 from barnabas.clients.wire.connection import CLIENT_ID, Node
 from barnabas.model.errors import ErrorCode
+from barnabas.model.permissions import on_cluster
 
 if TYPE_CHECKING:
     from barnabas.clients.wire.connection import WireClient

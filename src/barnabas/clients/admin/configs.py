@@ -11,15 +11,15 @@ from kio.static.primitive import i8
 from barnabas.clients.admin.groups import Groups
 from barnabas.clients.admin.log_offsets import LogOffsets
 from barnabas.clients.errors import RequestRefused
-from barnabas.clients.permissions import on_cluster, on_group, on_topic
 from barnabas.model.errors import ErrorCode
+from barnabas.model.permissions import on_cluster, on_group, on_topic
 from barnabas.protocol.apis import ConfigSource
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from barnabas.clients.permissions import Action
     from barnabas.clients.wire.connection import Node, WireClient
+    from barnabas.model.permissions import Action
 
 DEFAULT_ENTITY = ""
 """The name under which brokers have what holds for all of them."""

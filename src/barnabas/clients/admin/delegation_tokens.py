@@ -8,16 +8,16 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from barnabas.clients.errors import RequestRefused
-from barnabas.clients.permissions import create_tokens_of
 from barnabas.model.errors import ErrorCode
+from barnabas.model.permissions import create_tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kio.static.primitive import i64Timedelta
 
-    from barnabas.clients.permissions import Action
     from barnabas.clients.wire.connection import WireClient
+    from barnabas.model.permissions import Action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

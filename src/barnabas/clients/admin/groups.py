@@ -16,10 +16,10 @@ from kio.static.primitive import i32, i64
 
 from barnabas.clients.admin.log_offsets import LogOffsets, by_topic
 from barnabas.clients.errors import RequestRefused
-from barnabas.clients.permissions import Action, describe_group, on_group, on_topic
 from barnabas.clients.wire.connection import ANOTHER_COORDINATOR, RETRY_SECONDS
 from barnabas.model.errors import ErrorCode, InvalidFrame
 from barnabas.model.ids import TopicPartition
+from barnabas.model.permissions import Action, describe_group, on_group, on_topic
 from barnabas.protocol.wire import bounds
 
 if TYPE_CHECKING:

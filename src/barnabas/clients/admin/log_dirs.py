@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.clients.errors import RequestRefused
-from barnabas.clients.permissions import on_cluster
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
+from barnabas.model.permissions import on_cluster
 
 if TYPE_CHECKING:
     from barnabas.clients.wire.connection import Node, WireClient

@@ -10,10 +10,10 @@ from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i32, i32Timedelta, i64
 
 from barnabas.clients.errors import RequestRefused
-from barnabas.clients.permissions import on_topic
 from barnabas.clients.wire.connection import RETRY_SECONDS, Node, WireClient, meaning
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
+from barnabas.model.permissions import on_topic
 from barnabas.protocol.list_offsets import EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST_TIERED, MAX_TIMESTAMP
 
 if TYPE_CHECKING:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.clients.errors import RequestRefused
-from barnabas.clients.permissions import on_cluster
 from barnabas.machines.security.quota_entities import MatchType
 from barnabas.model.errors import ErrorCode
+from barnabas.model.permissions import on_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.clients.permissions import Action
     from barnabas.clients.wire.connection import WireClient
+    from barnabas.model.permissions import Action
 
 
 class Quota(NamedTuple):

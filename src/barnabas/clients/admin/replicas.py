@@ -12,18 +12,18 @@ from kio.static.primitive import i8, i32
 
 from barnabas.clients.admin.log_offsets import by_topic
 from barnabas.clients.errors import RequestRefused
-from barnabas.clients.permissions import on_cluster, on_topic
 from barnabas.clients.wire.connection import RETRY_SECONDS, Node, meaning
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
+from barnabas.model.permissions import on_cluster, on_topic
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from kio.static.protocol import RequestPayload
 
-    from barnabas.clients.permissions import Action
     from barnabas.clients.wire.connection import WireClient
+    from barnabas.model.permissions import Action
 
 _REASONS: Final = {
     ErrorCode.log_dir_not_found: "the broker has no such directory in log.dirs (LOG_DIR_NOT_FOUND)",

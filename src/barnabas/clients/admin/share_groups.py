@@ -27,8 +27,8 @@ from barnabas.clients.admin.groups import (
     see_offsets,
 )
 from barnabas.clients.admin.log_offsets import by_topic
-from barnabas.clients.permissions import describe_group, on_cluster, on_group, on_topic
 from barnabas.model.ids import TopicPartition, uuid_to_text
+from barnabas.model.permissions import describe_group, on_cluster, on_group, on_topic
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from barnabas.clients.admin.groups import GroupListing
     from barnabas.clients.errors import RequestRefused
-    from barnabas.clients.permissions import Action
     from barnabas.clients.wire.connection import Node, WireClient
+    from barnabas.model.permissions import Action
 
 SHARE: Final = "share"
 SHARE_COORDINATORS: Final = 2

@@ -16,10 +16,10 @@ from kio.static.primitive import i8, i16, i32, i64
 
 from barnabas.clients.admin.log_offsets import LogOffsets, by_topic
 from barnabas.clients.errors import RequestRefused
-from barnabas.clients.permissions import Action, on_cluster, on_topic, on_transactional_id
 from barnabas.clients.wire.connection import RETRY_SECONDS, TRANSACTIONS, meaning
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
+from barnabas.model.permissions import Action, on_cluster, on_topic, on_transactional_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

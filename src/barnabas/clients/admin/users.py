@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.clients.errors import RequestRefused
-from barnabas.clients.permissions import on_cluster
 from barnabas.machines.security.scram import BY_NUMBER
 from barnabas.machines.security.scram_salts import SALT_BITS, salt_of
 from barnabas.model.errors import ErrorCode
+from barnabas.model.permissions import on_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kio.schema.alter_user_scram_credentials.v0.request import AlterUserScramCredentialsRequest
 
-    from barnabas.clients.permissions import Action
     from barnabas.clients.wire.connection import WireClient
     from barnabas.machines.security.scram import ScramMechanism
+    from barnabas.model.permissions import Action
 
 
 @dataclass(frozen=True, slots=True)

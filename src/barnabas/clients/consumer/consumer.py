@@ -20,8 +20,8 @@ from barnabas.clients.consumer.native import BEGINNING, END
 from barnabas.clients.consumer.reading import SLICE, ReadOptions, RecordReader
 from barnabas.clients.errors import InvalidClientConfig, added_to, noted_in, passing_error, translated
 from barnabas.clients.library import load_kafka
-from barnabas.clients.permissions import read_from
 from barnabas.clients.records import ConsumerRecord, K, TopicPartition, V, as_milliseconds
+from barnabas.model.permissions import read_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

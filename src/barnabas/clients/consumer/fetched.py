@@ -15,9 +15,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Generic
 
 from barnabas.clients.errors import DeserializationFailed, translated
-from barnabas.clients.permissions import read_from
 from barnabas.clients.records import ConsumerRecord, K, TopicPartition, V
 from barnabas.clients.serializers import from_bytes
+from barnabas.model.permissions import read_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

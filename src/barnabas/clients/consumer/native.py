@@ -16,10 +16,10 @@ from barnabas.clients.config import log
 from barnabas.clients.consumer.patterns import compile_prefix
 from barnabas.clients.errors import InvalidClientConfig, RequestRefused, translated
 from barnabas.clients.limits import within
-from barnabas.clients.permissions import read_from
 from barnabas.clients.records import TopicPartition
 from barnabas.model.errors import ErrorCode
 from barnabas.model.numbers import MAX_INT64
+from barnabas.model.permissions import read_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

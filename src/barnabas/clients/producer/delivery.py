@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.clients.config import log
 from barnabas.clients.errors import ClientClosed, ClientFailed, NotDelivered, translated
-from barnabas.clients.permissions import begin_to_write, write_to
 from barnabas.clients.records import RecordMetadata
+from barnabas.model.permissions import begin_to_write, write_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable

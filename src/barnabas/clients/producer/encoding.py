@@ -10,9 +10,9 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.clients.errors import BrokerSilent, InvalidClientConfig, SerializationFailed, translated
-from barnabas.clients.permissions import on_topic
 from barnabas.clients.producer.delivery import delivery_error
 from barnabas.clients.records import as_milliseconds
+from barnabas.model.permissions import on_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.clients.errors import BarnabasError, ClientFailed, ProducerFenced, TransactionAborted, translated
-from barnabas.clients.permissions import on_transactional_id
 from barnabas.clients.producer.serving import FatalFailure, serve
+from barnabas.model.permissions import on_transactional_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

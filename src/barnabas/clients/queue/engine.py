@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.clients.errors import ClientClosed
-from barnabas.clients.permissions import read_from
+from barnabas.model.permissions import read_from
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import timedelta
 
-    from barnabas.clients.permissions import Action
     from barnabas.clients.queue.leader import HeldRecord
     from barnabas.clients.wire.connection import WireClient
+    from barnabas.model.permissions import Action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.clients.config import log
 from barnabas.clients.errors import BrokerUnreachable, RequestRefused
-from barnabas.clients.permissions import read_from
 from barnabas.clients.queue.acquired import AcquiredRange, acquired_records
 from barnabas.clients.queue.pending import Pending, PendingAcknowledgement, kinds_of, not_stored, unheard
 from barnabas.clients.queue.session import OPENING, FetchLimits, LeaderSession, SharePartitionId
 from barnabas.model.base_error import BarnabasError
 from barnabas.model.errors import ErrorCode
+from barnabas.model.permissions import read_from
 from barnabas.protocol.acknowledgements import Acknowledgement
 
 if TYPE_CHECKING:

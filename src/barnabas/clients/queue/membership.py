@@ -16,13 +16,13 @@ from kio.static.primitive import i32
 from barnabas.clients.admin.configs import Configs, EntityType
 from barnabas.clients.config import log
 from barnabas.clients.errors import BrokerUnreachable, RequestRefused
-from barnabas.clients.permissions import read_from
 from barnabas.clients.queue.leader import FINAL, RETRY_SECONDS, Leader
 from barnabas.clients.queue.session import SharePartitionId
 from barnabas.clients.wire.connection import Node
 from barnabas.model.base_error import BarnabasError
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
+from barnabas.model.permissions import read_from
 from barnabas.protocol.apis import ConfigSource
 
 if TYPE_CHECKING:

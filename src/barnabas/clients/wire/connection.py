@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from kio.static.protocol import RequestPayload
 
-    from barnabas.clients.permissions import Action
     from barnabas.clients.security import Security
+    from barnabas.model.permissions import Action
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from barnabas.cli.common.broker_options import BrokerCommandOptions
-from barnabas.cli.common.secrets import warn_of_secrets
+from barnabas.cli.common.values.secrets import warn_of_secrets
 from barnabas.model.environment import READY_FD
 
 if TYPE_CHECKING:

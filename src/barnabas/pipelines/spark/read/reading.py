@@ -28,7 +28,7 @@ from barnabas.clients.config import open_client
 from barnabas.clients.errors import translated
 from barnabas.clients.library import load_kafka
 from barnabas.clients.logins import LoginErrors
-from barnabas.clients.permissions import read_from
+from barnabas.model.permissions import read_from
 from barnabas.model.remedies import Remedy, RemedyKind
 from barnabas.pipelines.errors import DataLost, ReadStalled
 from barnabas.pipelines.spark.client_properties import without_api_timeout

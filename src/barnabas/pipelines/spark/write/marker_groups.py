@@ -18,10 +18,10 @@ from barnabas.clients.admin.groups import Groups
 from barnabas.clients.config import open_client
 from barnabas.clients.errors import BrokerUnreachable, InvalidClientConfig, RequestRefused, translated
 from barnabas.clients.library import load, load_kafka
-from barnabas.clients.permissions import on_group
 from barnabas.clients.wire.connection import ANOTHER_COORDINATOR, WireClient
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
+from barnabas.model.permissions import on_group
 from barnabas.pipelines.spark.client_properties import without_api_timeout
 from barnabas.pipelines.spark.write.markers import EpochNote, TaskNote, task_of
 

@@ -6,7 +6,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from barnabas.clients.errors import NotDelivered, RequestRefused, TransactionAborted, translated
-from barnabas.clients.permissions import (
+from barnabas.model.errors import ErrorCode
+from barnabas.model.permissions import (
     Action,
     begin_to_write,
     create_tokens_of,
@@ -17,7 +18,6 @@ from barnabas.clients.permissions import (
     read_from,
     write_to,
 )
-from barnabas.model.errors import ErrorCode
 from barnabas.model.remedies import Remedy, RemedyKind
 
 CLUSTER = ErrorCode.cluster_authorization_failed

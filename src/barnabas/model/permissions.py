@@ -23,7 +23,7 @@ USER: Final = "user"
 """Kinds of resources, as error codes have them in their names; users have none."""
 
 
-class Permission(NamedTuple):
+class NeededPermission(NamedTuple):
     """An operation on a resource, as rules name them."""
 
     operation: str
@@ -46,10 +46,10 @@ class Action(NamedTuple):
     """What is wanted of a broker, in words that fit behind "no permission to", and what it takes."""
 
     words: str
-    needs: Mapping[str, Permission]
+    needs: Mapping[str, NeededPermission]
     """By the kind of resource in the name of the error code that says it is missing."""
 
-    def missing(self, code: ErrorCode) -> Permission | None:
+    def missing(self, code: ErrorCode) -> NeededPermission | None:
         """The permission that an error code is about; None if it is about something that is not known here."""
         return self.needs.get(code.name.removesuffix(_SUFFIX))
 
@@ -61,12 +61,12 @@ def is_missing_permission(code: ErrorCode) -> bool:
 
 def on_cluster(words: str, operation: str) -> Action:
     """Something that concerns the cluster as a whole."""
-    return Action(words, {CLUSTER: Permission(operation, CLUSTER)})
+    return Action(words, {CLUSTER: NeededPermission(operation, CLUSTER)})
 
 
 def on_topic(verb: str, operation: str, topic: str) -> Action:
     """Something that is done to a topic."""
-    return Action(f"{verb} topic {topic}", {TOPIC: Permission(operation, TOPIC, topic)})
+    return Action(f"{verb} topic {topic}", {TOPIC: NeededPermission(operation, TOPIC, topic)})
 
 
 def create_topic(topic: str) -> Action:
@@ -76,9 +76,9 @@ def create_topic(topic: str) -> Action:
 
 def on_group(verb: str, operation: str, group: str, topic: str | None = None) -> Action:
     """Something that is done to a group, for which a topic has to be read if one is given."""
-    needs = {GROUP: Permission(operation, GROUP, group)}
+    needs = {GROUP: NeededPermission(operation, GROUP, group)}
     if topic is not None:
-        needs[TOPIC] = Permission("Read", TOPIC, topic)
+        needs[TOPIC] = NeededPermission("Read", TOPIC, topic)
     return Action(f"{verb} group {group}", needs)
 
 
@@ -89,13 +89,15 @@ def describe_group(group: str) -> Action:
 
 def on_transactional_id(verb: str, operation: str, transactional_id: str) -> Action:
     """Something that is done to a transactional id."""
-    needed = Permission(operation, TRANSACTIONAL_ID, transactional_id)
+    needed = NeededPermission(operation, TRANSACTIONAL_ID, transactional_id)
     return Action(f"{verb} transactional id {transactional_id}", {TRANSACTIONAL_ID: needed})
 
 
 def create_tokens_of(owner: str) -> Action:
     """Have delegation tokens made for another user: the error code is that of tokens."""
-    return Action(f"create delegation tokens of {owner}", {DELEGATION_TOKEN: Permission("CreateTokens", USER, owner)})
+    return Action(
+        f"create delegation tokens of {owner}", {DELEGATION_TOKEN: NeededPermission("CreateTokens", USER, owner)}
+    )
 
 
 def write_to(topic: str) -> Action:
@@ -109,11 +111,11 @@ def begin_to_write(topic: str = "") -> Action:
     Who may write to any topic may do so; the error code of others is that of the cluster.
     """
     words = f"write to topic {topic}, nor to any other" if topic else "write to any topic"
-    return Action(words, {CLUSTER: Permission("Write", TOPIC, topic)})
+    return Action(words, {CLUSTER: NeededPermission("Write", TOPIC, topic)})
 
 
 def read_from(topic: str | None, group: str | None) -> Action:
     """Consume from a topic, if it is known from which, in a group, if there is one."""
-    needs = {kind: Permission("Read", kind, name) for kind, name in ((TOPIC, topic), (GROUP, group)) if name}
+    needs = {kind: NeededPermission("Read", kind, name) for kind, name in ((TOPIC, topic), (GROUP, group)) if name}
     what = f"read topic {topic}" if topic else "read"
     return Action(f"{what} in group {group}" if group else what, needs)
