@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas import Producer
+from barnabas.clients.errors import RequestRefused
 from tests.compat.cli.test_secure import run, write
 
 if TYPE_CHECKING:
@@ -75,6 +77,13 @@ def refusal(server: str, properties: Path, command: str) -> str:
             "Describe --transactional-id x",
         ),
         ("get-offsets --topic t", "describe topic t", OF_TOPIC_T, "Describe --topic t"),
+        ("groups --delete-offsets --group g --topic t", "describe topic t", OF_TOPIC_T, "Describe --topic t"),
+        (
+            "transactions describe-producers --topic t --partition 0",
+            "describe topic t",
+            OF_TOPIC_T,
+            "Describe --topic t",
+        ),
         (
             "log-dirs --describe",
             "see the log directories of brokers",
@@ -145,3 +154,19 @@ def test_who_reads_without_a_group_needs_no_group(kafka_secure: KafkaSecure, tmp
     assert (code, lines) == (0, ["x", "Processed a total of 1 messages"])
     told = refusal(server, properties, f"consume --topic {topic} --group g --from-beginning --max-messages 1")
     assert told.startswith("no permission to read in group g (Read on group g).")
+
+
+def test_a_transactional_id_that_may_not_be_used_is_named(kafka_secure: KafkaSecure) -> None:
+    topic, alice = kafka_secure.topic(), kafka_secure.user("alice")
+    kafka_secure.allow(alice, "Describe", topic=topic)
+    producer: Producer[str, str] = Producer(**_named(alice.librdkafka), transactional_id="x", log_level=0)
+    with pytest.raises(
+        RequestRefused, match=r"no permission to use transactional id x \(Write on transactional id x\)"
+    ), producer.transaction():
+        raise AssertionError("it has begun")
+    producer.close()
+
+
+def _named(properties: dict[str, Any]) -> dict[str, Any]:
+    """Properties as keywords."""
+    return {name.replace(".", "_"): value for name, value in properties.items()}

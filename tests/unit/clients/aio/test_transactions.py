@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from barnabas.clients.aio import AsyncProducer
-from barnabas.clients.errors import ClientFailed
+from barnabas.clients.errors import ClientFailed, TransactionAborted
 from barnabas.clients.library import load_kafka
 from barnabas.clients.producer.producer import Producer
 from barnabas.clients.producer.transactions import ProducerTransactions
@@ -232,3 +232,13 @@ def test_without_asyncio_too() -> None:
         with pytest.raises(ClientFailed, match="abort the transaction"), producer.transaction(reader):
             raise ZeroDivisionError
     assert taken_back == [True]
+
+
+def test_why_a_transaction_was_to_be_aborted_is_told_also_where_the_abort_fails() -> None:
+    forbidden = TransactionAborted("commit the transaction: Topic authorization failed")
+    with Producer(f"127.0.0.1:{free_port()}", transactional_id="id", log_level=0) as producer:
+        producer._transactions = ProducerTransactions(load_kafka(), abort_fails())
+        with pytest.raises(TransactionAborted, match="Topic authorization failed") as caught, producer.transaction():
+            raise forbidden
+    (note,) = caught.value.__notes__
+    assert note.startswith("abort the transaction: ")
