@@ -160,9 +160,10 @@ def test_a_transactional_id_that_may_not_be_used_is_named(kafka_secure: KafkaSec
     topic, alice = kafka_secure.topic(), kafka_secure.user("alice")
     kafka_secure.allow(alice, "Describe", topic=topic)
     producer: Producer[str, str] = Producer(**_named(alice.librdkafka), transactional_id="x", log_level=0)
-    with pytest.raises(
-        RequestRefused, match=r"no permission to use transactional id x \(Write on transactional id x\)"
-    ), producer.transaction():
+    with (
+        pytest.raises(RequestRefused, match=r"no permission to use transactional id x \(Write on transactional id x\)"),
+        producer.transaction(),
+    ):
         raise AssertionError("it has begun")
     producer.close()
 
