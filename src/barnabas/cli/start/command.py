@@ -22,7 +22,7 @@ from barnabas.cli.common.values.addresses import check_listen_address
 from barnabas.model.environment import LOG_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from barnabas.broker.app import ReadyInfo

@@ -86,13 +86,13 @@ def test_a_secured_cluster_is_not_opened_to_everybody_without_a_word(
     assert OPEN in result.stderr
 
 
-def test_passwords_on_the_command_line_are_warned_of(run: Run, broker: FakeBroker, tmp_path: Path) -> None:
+def test_secrets_on_the_command_line_are_warned_of(run: Run, broker: FakeBroker, tmp_path: Path) -> None:
     name = "listener.name.plaintext.plain.sasl.jaas.config"
     words = ("--set", f"{name}=hunter2 required;", "--set", "telemetry.otlp.token=hunter2", "--set", "num.partitions=2")
     result = run("start", "--data", tmp_path, *words)
     assert result.exit_code == 0
-    warned = [line for line in result.stderr.splitlines() if "in the list of processes" in line]
-    assert [line.split(" --set ")[1].split()[0] for line in warned] == [name, "telemetry.otlp.token"]
+    [warned] = [line for line in result.stderr.splitlines() if "in the list of processes" in line]
+    assert f"the value of {name}, telemetry.otlp.token in" in warned
     assert "hunter2" not in result.stderr
 
 

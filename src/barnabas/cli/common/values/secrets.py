@@ -26,9 +26,9 @@ def warn_of_secrets(values: Mapping[str, str], instead: str) -> None:
     written = [name for name, value in values.items() if value and not _PLACEHOLDER.search(value)]
     if not written:
         return
-    from barnabas.model.config.keys.all_keys import BROKER_KEYS, of_one_listener
+    from barnabas.model.config.keys.all_keys import broker_key_of
 
-    keys = {name: BROKER_KEYS.get(of_one_listener(name) or name) for name in written}
+    keys = {name: broker_key_of(name) for name in written}
     secrets = [name for name, key in keys.items() if name in _OF_CLIENTS or (key is not None and key.sensitive)]
     if secrets:
         remark(
