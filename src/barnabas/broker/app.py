@@ -23,11 +23,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.broker.assembly import BrokerOptions, assemble
+from barnabas.broker.assembly import BrokerOptions, assemble, open_store
 from barnabas.broker.clock import seconds_since_start
 from barnabas.broker.controller import incarnation
 from barnabas.broker.controller.controlled_shutdown import shut_down_controlled
 from barnabas.broker.lifecycle import BrokerState
+from barnabas.broker.new_store import check_before_making
 from barnabas.broker.serving.limits import per_address, server_limits
 from barnabas.machines.controller.image import Endpoint
 from barnabas.metadata.znodes import Registration
@@ -101,6 +102,8 @@ class App:
         metrics_port = await self._start_metrics()
         bound = self._listen(self._server)
         broker.quotas.subscribe(self._server.unmute)
+        if assembly.options.open_store is open_store:
+            await asyncio.to_thread(check_before_making, config, assembly.options.files)
         image = await broker.membership.open()
         broker.settings.check_start()
         self.state = BrokerState.RECOVERY

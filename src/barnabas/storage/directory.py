@@ -52,6 +52,19 @@ class Trash(NamedTuple):
     is_dir: bool
 
 
+IN_USE: Final = "log directory {} is in use by another broker. Stop that one, or give this one other log.dirs"
+
+
+def check_broker(path: str, found: MetaProperties, broker_id: int) -> None:
+    """Check that a directory is this broker's by its meta.properties; raises StartupError."""
+    if found.version not in (0, 1):
+        raise StartupError(f"{path} is of version {found.version}, which this version of Barnabas does not read")
+    if found.broker_id not in (None, broker_id):
+        raise StartupError(
+            f"{path} belongs to broker {found.broker_id}, but broker.id is {broker_id}. Correct broker.id or log.dirs"
+        )
+
+
 class LogDirectory:
     """One of log.dirs, and what its logs share."""
 
@@ -198,9 +211,7 @@ class LogDirectory:
         self.files.make_durable_dir(self.path)
         self._lock = self.files.lock(f"{self.path}/{checkpoints.LOCK}")
         if self._lock is None:
-            raise StartupError(
-                f"log directory {self.path} is in use by another broker. Stop that one, or give this one other log.dirs"
-            )
+            raise StartupError(IN_USE.format(self.path))
         self.files.remove(f"{self.path}/{_PROBE_FILE}")  # where the process ended in the middle of `try_again`
 
     def unlock(self) -> None:
@@ -217,15 +228,7 @@ class LogDirectory:
             raise StartupError(str(error)) from None
         path = f"{self.path}/{checkpoints.META_PROPERTIES}"
         if found is not None:
-            if found.version not in (0, 1):
-                raise StartupError(
-                    f"{path} is of version {found.version}, which this version of Barnabas does not read"
-                )
-            if found.broker_id not in (None, broker_id):
-                raise StartupError(
-                    f"{path} belongs to broker {found.broker_id}, but broker.id is {broker_id}. "
-                    "Correct broker.id or log.dirs"
-                )
+            check_broker(path, found, broker_id)
             if found.cluster_id not in (None, cluster_id):
                 raise StartupError(
                     f"{path} belongs to cluster {found.cluster_id}, but this is cluster {cluster_id}. "

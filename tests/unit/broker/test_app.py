@@ -121,3 +121,42 @@ def test_where_there_are_two_metadata_trees_the_operator_chooses(tmp_path: Path)
     assert isinstance(assembly.open_store(BrokerConfig.load({**properties, "zookeeper.connect": ""})), SqliteStore)
     (tmp_path / "data.metadata").unlink()
     assert isinstance(assembly.open_store(BrokerConfig.load(properties)), ZooKeeperStore)
+
+
+async def test_a_start_that_is_refused_leaves_no_metadata_store_behind(tmp_path: Path) -> None:
+    """`barnabas start` on a directory of `start --brokers` made a store of its own beside it before it was refused."""
+
+    def configured(**more: str) -> BrokerConfig:
+        given = {"log.dirs": str(tmp_path / "1"), "broker.id": "1", "listeners": "PLAINTEXT://127.0.0.1:0", **more}
+        return BrokerConfig.load(given)
+
+    running = app.App(configured(**{"metadata.store": str(tmp_path / "metadata")}))
+    await running.start()
+    try:
+        assert f"log directory {tmp_path / '1'} is in use by another broker." in await refusal(configured())
+        assert names(tmp_path) == {"1", "metadata", "metadata.sessions"}
+    finally:
+        await running.stop()
+    assert f"belongs to cluster {running.broker.metadata.image.cluster_id}" in await refusal(configured())
+    assert f"{tmp_path / 'metadata'} may be it" in await refusal(configured())
+    assert "belongs to broker 1" in await refusal(configured(**{"broker.id": "2"}))
+    (tmp_path / "1" / "meta.properties").write_text("nonsense=1\n")
+    assert "none of the keys" in await refusal(configured())
+    (tmp_path / "file").touch()
+    assert "is not a directory" in await refusal(configured(**{"log.dirs": str(tmp_path / "file" / "data")}))
+    assert names(tmp_path) == {"1", "file", "metadata", "metadata.sessions"}
+
+
+async def refusal(config: BrokerConfig) -> str:
+    """Why a broker does not start."""
+    refused = app.App(config)
+    try:
+        with pytest.raises(StartupError) as raised:
+            await refused.start()
+    finally:
+        await refused.stop()
+    return str(raised.value)
+
+
+def names(folder: Path) -> set[str]:
+    return {each.name for each in folder.iterdir() if not each.name.startswith("metadata-")}
