@@ -119,3 +119,44 @@ def test_brokers_stop_cleanly_when_the_command_that_started_them_is_killed(tmp_p
         assert brokers.output().count("The command that started this broker has ended.") == 2
         assert starter(tmp_path / "data") is None
     assert all((folder / ".kafka_cleanshutdown").exists() for folder in folders)
+
+
+def test_a_broker_that_is_killed_is_told_of_in_one_line_and_started_again_by_restart(tmp_path: Path) -> None:
+    """Nobody said anything, and a restart of all would have stopped a second one before the first was back."""
+    data = tmp_path / "data"
+    with started(tmp_path, "3") as (brokers, servers):
+        pids = [read_pid(data / number) for number in ("0", "1", "2")]
+        assert pids[1] is not None
+        os.kill(pids[1], signal.SIGKILL)
+        command = f"barnabas restart --brokers 3 --data {data}"
+        line = f"Broker 1 (process {pids[1]}) was killed by SIGKILL. 2 of 3 go on. Start it again with: {command}\n"
+        wait_until(lambda: line in brokers.output(), "its end to be told of")
+        words = [sys.executable, "-m", "barnabas.cli.main", *command.split()[1:]]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+        assert done.stdout.startswith(f"Asked process {brokers.pid} to restart its brokers, or those that have ended.")
+        wait_until(lambda: "Broker 1 is ready again.\n" in brokers.output(), "it to be ready again")
+        admin = AdminClient({"bootstrap.servers": servers})
+        wait_until(lambda: len(admin.list_topics(timeout=30).brokers) == 3, "three brokers to be known")
+        now = [read_pid(data / number) for number in ("0", "1", "2")]
+        assert (now[0], now[2]) == (pids[0], pids[2]), "the others are left alone"
+        assert brokers.output().count("Broker 1 (process") == 1, "its end is told once"
+        for number in ("0", "1", "2"):
+            words = [sys.executable, "-m", "barnabas.cli.main", "stop", "--data", str(data / number)]
+            subprocess.run(words, check=True, capture_output=True, timeout=60)
+        assert brokers.wait() == 0
+        told = re.findall(
+            r"^Broker \d \(process \d+\) ended with exit code 0\. (\d of 3 go on|No .*)", brokers.output(), re.M
+        )
+        assert len(told) == 3, brokers.output()
+        assert told[-1] == "No broker is left."
+
+
+def test_a_broker_that_cannot_start_is_told_of(tmp_path: Path) -> None:
+    first = free_port(2)
+    words = [sys.executable, "-m", "barnabas.cli.main", "start", "--brokers", "2"]
+    words += ["--listen", f"127.0.0.1:{first}", "--data", str(tmp_path / "data")]
+    log = tmp_path / "brokers.log"
+    line = r"^Broker 1 \(process \d+\) ended with exit code 1 before it was ready\. 1 of 2 go on\. Start it again"
+    with socket.create_server(("127.0.0.1", first + 1)), Process("brokers", words, log) as brokers:
+        wait_until(lambda: re.search(line, brokers.output(), re.MULTILINE), "its end to be told of")
+        assert brokers.stop() == 0

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import socket
+import subprocess
 import sys
 import urllib.request
 from contextlib import contextmanager
@@ -14,6 +17,7 @@ from urllib.error import HTTPError
 
 import pytest
 
+from barnabas.cli.start.service import read_pid
 from tests.support.processes import Process, free_port
 from tests.support.waiting import wait_until
 
@@ -78,3 +82,33 @@ def test_a_console_that_cannot_listen_leaves_the_broker_alone(tmp_path: Path) ->
             process.wait_for_output(f"Cannot listen on 127.0.0.1:{port}")
             wait_until(lambda: is_listening(listen), "the broker to listen")
             assert process.stop() == 0
+
+
+def test_the_console_says_what_starts_a_broker_again_and_the_command_that_the_console_was_killed(
+    tmp_path: Path,
+) -> None:
+    with started(tmp_path, "--brokers", "3") as (process, port):
+        data = tmp_path / "data"
+        wait_until(lambda: brokers_up(port) == 3, "all brokers to be shown")
+        wait_until(lambda: read_pid(data / "1"), "its pid")
+        os.kill(read_pid(data / "1") or 0, signal.SIGKILL)
+
+        def problem() -> dict[str, Any] | None:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/overview", timeout=60) as answer:
+                problems = json.load(answer)["problems"]
+            return next((each for each in problems if each["title"] == "Broker 1 is down"), None)
+
+        command = wait_until(problem, "the console to say so")["command"]
+        assert command == f"barnabas restart --brokers 3 --data {data}"
+        assert f"Start it again with: {command}\n" in process.output(), "both say the same"
+        found = re.search(
+            r"^(\d+)$",
+            subprocess.run(
+                ["pgrep", "-P", str(process.pid), "-f", "main console"], capture_output=True, text=True, check=True
+            ).stdout,
+            re.MULTILINE,
+        )
+        assert found is not None
+        os.kill(int(found[1]), signal.SIGKILL)
+        process.wait_for_output(r"The console \(process \d+\) has ended\. The brokers go on\.")
+        assert process.stop() == 0

@@ -38,7 +38,8 @@ def command(options: StoppingOptions) -> None:
 
     Each broker hands what it leads to the others, stops, starts again, and fetches what it missed; then comes the next.
     So topics with two replicas or more stay available. Brokers of `start --brokers` that run in a terminal are
-    restarted there; all others run in the background then.
+    restarted there; if some of them have ended, those are started and the others left alone. All others run in the
+    background then.
     """
     from barnabas.cli.start import command as start
     from barnabas.cli.start import service, several
@@ -52,7 +53,10 @@ def command(options: StoppingOptions) -> None:
                 "has it. Stop them with `barnabas stop` and start them again, in the background with --daemon."
             )
         os.kill(pid, signal.SIGHUP)
-        click.echo(f"Asked process {pid} to restart its brokers; it says in its terminal how far it is.")
+        click.echo(
+            f"Asked process {pid} to restart its brokers, or those that have ended. It says in its terminal how far it "
+            "is."
+        )
         return
     if options.brokers is None and (there := len(several.folders(directory))):
         raise Failed(f"{directory} has {there} brokers: repeat the options of their start, --brokers among them.")

@@ -97,6 +97,8 @@ class ConsoleSettings:
     """Whether there is a proxy in front, which encrypts, and by which others come."""
     with_remedy: WithRemedy = without_words
     """The words of the command line for what to do about an error."""
+    start_again: Mapping[int, str] = field(default_factory=dict)
+    """What starts a broker again, of those that were started with this console."""
 
     @property
     def is_local(self) -> bool:

@@ -58,6 +58,8 @@ class Options(ConnectionOptions):
     oidc_claim: str
     oidc_ca_file: Path | None
     ends_with_input: bool
+    start_again: str | None
+    started_brokers: tuple[int, ...]
 
     def check(self) -> None:
         """Refuse what contradicts itself."""
@@ -220,6 +222,8 @@ class Options(ConnectionOptions):
     section="Logins by OpenID Connect",
 )
 @option("--ends-with-input", is_flag=True, hidden=True)
+@option("--start-again", hidden=True)
+@option("--started-broker", "started_brokers", type=int, multiple=True, hidden=True)
 @connection_options
 @takes(Options)
 def command(options: Options) -> None:
@@ -300,6 +304,7 @@ def _settings(options: Options, port: int) -> ConsoleSettings:
         oidc=_oidc(options),
         behind_proxy=options.behind_proxy,
         with_remedy=with_remedy,
+        start_again={} if options.start_again is None else dict.fromkeys(options.started_brokers, options.start_again),
     )
 
 

@@ -51,7 +51,8 @@ if TYPE_CHECKING:
 )
 @broker_options(
     brokers="Run N brokers as one cluster on this machine. Their ports count up from that of --listen; their data is "
-    "in DIR/0, DIR/1 and so on. With auto there is one for each core at the first start, and as many later; "
+    "in DIR/0, DIR/1 and so on. One that ends is not started again until `barnabas restart` asks for it. With auto "
+    "there is one for each core at the first start, and as many later; "
     "broker.rack is the name of this host unless it is set.",
     daemon="Run in the background. The command returns when the broker is ready, and prints its pid. "
     "The log is DIR/barnabas.log, the pid file DIR/barnabas.pid.",
@@ -168,7 +169,15 @@ def _console_of_several(
 
     servers = ",".join(several.addresses(options.brokers, options.listen))
     folder = several.root(options.data)
-    return console_child.arguments(options.console, servers, folder, admin_file(secured), telemetry=telemetry)
+    return console_child.arguments(
+        options.console,
+        servers,
+        folder,
+        admin_file(secured),
+        telemetry=telemetry,
+        start_again=several.restart_command(folder, options.brokers),
+        brokers=range(options.first_id, options.first_id + options.brokers),
+    )
 
 
 def admin_file(secured: SecurePlan | None) -> Path | None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
     from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -50,12 +50,21 @@ def telemetry_settings(listen: str, given: Collection[str]) -> tuple[str, ...]:
 
 
 def arguments(
-    listen: str, bootstrap_servers: str, data: Path, command_config: Path | None, *, telemetry: bool
+    listen: str,
+    bootstrap_servers: str,
+    data: Path,
+    command_config: Path | None,
+    *,
+    telemetry: bool,
+    start_again: str | None = None,
+    brokers: Iterable[int] = (),
 ) -> list[str]:
-    """The words of its `barnabas console`."""
+    """The words of its `barnabas console`; `start_again` is the command that starts one of these brokers again."""
     words = ["console", "--listen", listen, "--bootstrap-server", bootstrap_servers.replace("*:", "localhost:")]
     words += ["--telemetry"] if telemetry else []
     words += ["--data", str(data.with_name(f"{data.name}{SUFFIX}")), "--ends-with-input"]
+    if start_again is not None:
+        words += ["--start-again", start_again, *(f"--started-broker={each}" for each in brokers)]
     return words if command_config is None else [*words, "--command-config", str(command_config)]
 
 
@@ -72,6 +81,13 @@ class ConsoleChild:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
         except OSError as error:
             log.warning("The console cannot be started: %s", error)
+
+    def tell_end(self) -> str | None:
+        """How it has ended by itself, in words and once; None while it runs, and without a console."""
+        if self._process is None or self._process.poll() is None:
+            return None
+        process, self._process = self._process, None
+        return f"The console (process {process.pid}) has ended. The brokers go on. Start one with: barnabas console"
 
     def stop(self) -> None:
         """End it."""

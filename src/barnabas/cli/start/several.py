@@ -2,8 +2,9 @@
 
 A broker process uses one core, so this is how a machine is used. Folders below the data directory are numbered from 0;
 ids count up from the one given, 0 as a rule, and ports from the first one. Whoever started them waits for all, and says
-once that they are ready. They stop together. SIGHUP restarts one after the other, so that each hands what it leads to
-those that are left.
+once that they are ready. They stop together. One that ends by itself is told of and not started again: whoever killed
+it may want to see what the others do. SIGHUP starts those again that have ended; if all run, it restarts one after the
+other, so that each hands what it leads to those that are left.
 
 They hold on to a pipe from this process. However this process ends, the pipe closes, and they stop cleanly too: nobody
 else knows of them, and they would keep ports and data directories.
@@ -15,6 +16,7 @@ import fcntl
 import json
 import os
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -140,6 +142,13 @@ def folders(directory: Path) -> list[Path]:
     return sorted(found, key=lambda folder: int(folder.name))
 
 
+def restart_command(folder: Path, count: int) -> str | None:
+    """What starts those of these brokers again that have ended; None where the signal for that is ignored (nohup)."""
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        return None
+    return f"barnabas restart --brokers {count} --data {shlex.quote(str(folder))}"
+
+
 def run(
     brokers: Sequence[tuple[Path, list[str]]],
     command_config: Path | None = None,
@@ -157,7 +166,7 @@ def run(
         if signal.getsignal(number) is not signal.SIG_IGN or number != signal.SIGHUP:  # as nohup has it
             signal.signal(number, run.notice)
     with _announced(brokers[0][0].parent), console_child() as beside:
-        return run.until_the_end(lambda: beside.start(console) if console else None)
+        return run.until_the_end(lambda: beside.start(console) if console else None, beside.tell_end)
 
 
 @contextmanager
@@ -212,6 +221,7 @@ class _Child:
         self._starter_pipe = starter_pipe
         self.report: dict[str, Any] | None = None
         """What it said of itself when it was ready."""
+        self._is_end_told = False
         self._start()
 
     def _start(self) -> None:
@@ -226,6 +236,15 @@ class _Child:
             )
         finally:
             os.close(writer)
+        self._is_end_told = False
+
+    def tell_end(self) -> str | None:
+        """How it has ended, in words and once; None while it runs."""
+        if self.runs or self._is_end_told:
+            return None
+        self._is_end_told = True
+        early = "" if self.report is not None or self.ready_pipe >= 0 else " before it was ready"
+        return f"Broker {self.broker_id} (process {self._process.pid}) {how_it_ended(self._process.returncode)}{early}"
 
     @property
     def runs(self) -> bool:
@@ -288,8 +307,8 @@ class _Run:
         else:
             self._stopping = True
 
-    def until_the_end(self, on_start: Callable[[], None]) -> int:
-        """Start all, and stay until all have ended."""
+    def until_the_end(self, on_start: Callable[[], None], look_beside: Callable[[], str | None]) -> int:
+        """Start all, and stay until all have ended; `look_beside` says what is to be told of something else."""
         reader, writer = os.pipe()
         try:
             for number, (_, words) in enumerate(self._brokers):
@@ -297,9 +316,15 @@ class _Run:
             on_start()
             while not self._stopping and any(child.runs for child in self._children):
                 self._look()
+                self._tell_ends()
+                if (told := look_beside()) is not None:
+                    _say(told)
                 if self._restarting and self._said:
                     self._restarting = False
-                    self._roll()
+                    ended = [index for index, child in enumerate(self._children) if not child.runs]
+                    self._start_again(ended) if ended else self._roll()
+            if not self._stopping:
+                self._tell_ends()
         finally:
             _end(self._children)
             os.close(reader)
@@ -318,6 +343,33 @@ class _Run:
                 with suppress(OSError):  # nobody reads it
                     click.echo(self._ready_line(reports))
                     sys.stdout.flush()
+
+    def _tell_ends(self) -> None:
+        """Say which brokers have ended by themselves, how, and what to do."""
+        for told in filter(None, [child.tell_end() for child in self._children]):
+            left, count = sum(child.runs for child in self._children), len(self._children)
+            folder = self._brokers[0][0].parent
+            command = restart_command(folder, count)
+            if not left:
+                rest = "No broker is left."
+            elif command is None:
+                rest = f"{left} of {count} go on. To start it again, stop all with: barnabas stop --data {folder}"
+            else:
+                rest = f"{left} of {count} go on. Start it again with: {command}"
+            _say(f"{told}. {rest}")
+
+    def _start_again(self, ended: Sequence[int]) -> None:
+        """Start those that have ended; the others go on as they are."""
+        for index in ended:
+            child = self._children[index]
+            _say(f"Starting broker {child.broker_id} again. The others are left alone.")
+            try:
+                self._restart(index)
+            except (Failed, OSError) as error:
+                _say(f"Error: {error}")
+            else:
+                if not self._stopping:
+                    _say(f"Broker {child.broker_id} is ready again.")
 
     def _ready_line(self, reports: Sequence[dict[str, Any]]) -> str:
         all_of_them = len(self._children)
@@ -364,6 +416,16 @@ class _Run:
             self._look()
         if child.report is None and not self._stopping:
             raise Failed(f"broker {child.broker_id} did not start again")
+
+
+def how_it_ended(code: int) -> str:
+    """The end of a process in words: `code` is its exit code, or the negative number of the signal that killed it."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
 
 
 def _end(children: Sequence[_Child]) -> None:
