@@ -28,7 +28,10 @@ RECORDS_EACH: Final = 250
 
 FOLLOWED: Final = f"/topics/{TOPIC}/messages?from=follow"
 PAGES: Final = {
-    "/": "says('2 of 3') && (says('Broker VICTIM does not answer') || says('Broker VICTIM is down'))",
+    "/": "says('2 of 3') && /^Broker VICTIM (is down|does not answer)/.test(rows('.problem')[0]?.innerText)"
+    " && /^[1-9]/.test(readout('Under-replicated')) && tile('On disk').endsWith('on 2 of 3')"
+    " && readout('On disk') === tile('On disk').replace(' on 2 of 3', '')"
+    " && readout('Bytes in') === tile('Bytes in') && readout('Lag of all groups') === `${tile('Lag')} records`",
     f"/topics?q={TOPIC}": "says('under-replicated', 'tbody')",
     f"/topics/{TOPIC}": "says('under-replicated', 'tbody')",
     f"/topics/{TOPIC}/groups": f"says('{GROUP}', 'tbody')",
@@ -98,6 +101,11 @@ def watch(browser: Browser, script: str) -> None:
         "window.killed = Infinity; window.answers = 0; window.since = null;"
         "const says = (text, within = 'main') => document.querySelector(within)?.innerText.includes(text);"
         "const rows = (selector) => [...document.querySelectorAll(selector)];"
+        "const within = (selector, name, part) => rows(selector)"
+        "  .find((each) => each.firstElementChild.innerText.toLowerCase().startsWith(name.toLowerCase()))"
+        "  ?.querySelector(part)?.innerText;"
+        "const tile = (name) => within('.tile', name, '.tile-value');"
+        "const readout = (name) => within('figure.chart', name, '.chart-readout');"
         f"const holds = (killed) => !document.querySelector('.notice.error') && ({script});"
         "const look = () => {"
         "  window.since = holds(window.killed) ? window.since ?? Date.now() : null; };"
@@ -107,6 +115,15 @@ def watch(browser: Browser, script: str) -> None:
         "  .length; }).observe({type: 'resource'});"
         "window.look = look; look()"
     )
+
+
+def readout(browser: Browser, title: str) -> str:
+    """What a chart says of now."""
+    script = (
+        "return [...document.querySelectorAll('figure.chart')].find((each) => each.innerText.startsWith(arguments[0]))"
+        "?.querySelector('.chart-readout')?.innerText ?? ''"
+    )
+    return str(browser.run(script, title))
 
 
 def seconds_until_true(browser: Browser, at: float) -> float:
@@ -144,6 +161,9 @@ def seconds_after_a_death(browser: Browser, cluster: Cluster, searched: str) -> 
     assert led
     pages = {page.replace("VICTIM", str(number)): script for page, script in PAGES.items()}
     with ClusterAdmin(cluster.bootstrap_servers, {}, 10) as admin, windows(browser, iter(pages)) as handles:
+        browser.driver.switch_to.window(handles["/"])
+        for title in ("Under-replicated", "Bytes in", "On disk"):
+            wait_until(lambda title=title: readout(browser, title), f"the chart {title}")  # type: ignore[misc]
         for page, handle in handles.items():
             browser.driver.switch_to.window(handle)
             watch(browser, pages[page].replace("VICTIM", str(number)).replace("PARTITION", str(led[0])))

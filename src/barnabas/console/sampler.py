@@ -9,12 +9,15 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import anyio
 
 from barnabas.clients.scraping import MetricsAccess
 from barnabas.console.cluster import metrics
+from barnabas.console.cluster.cached_answer import CachedAnswer
+from barnabas.console.cluster.lines import PATIENCE_SECONDS
 from barnabas.console.settings import without_words
 from barnabas.model.base_error import BarnabasError
 
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STEP_SECONDS: Final = 10.0
+TRAFFIC_SECONDS: Final = 1.0
+SHARE_OF_TRAFFIC: Final = 9
+"""Brokers' metrics are kept for so many times as long as reading them took: a broker with many partitions has a lot."""
 GROWTH_SAMPLES: Final = 30
 """Over how many samples the lag of a group has to grow before it is called growing."""
 LEAST_SAMPLES: Final = 6
@@ -60,17 +66,24 @@ class Sampler:
         self._lags: deque[dict[str, int]] = deque(maxlen=GROWTH_SAMPLES)
         self.failure: str | None = None
         """Why nothing was kept the last time."""
-        self.traffic: metrics.ByteRates | None = None
-        """Bytes a second through all brokers; None where brokers have no metrics."""
+        self._traffic = CachedAnswer(self._look_at_traffic, TRAFFIC_SECONDS, PATIENCE_SECONDS, SHARE_OF_TRAFFIC)
 
     @property
     def metrics_failure(self) -> str | None:
         """Why a broker did not let the console read its metrics, if that is so."""
         return self._scraper.failure
 
-    @property
-    def cleaners(self) -> dict[str, dict[str, float]]:
-        """What brokers' cleaners have done, by the address of their metrics."""
+    async def traffic(self) -> metrics.ByteRates | None:
+        """Bytes a second through all brokers now; None where brokers have no metrics, or nobody may look."""
+        if self.failure is not None:
+            return None
+        with suppress(BarnabasError):
+            return (await self._traffic.get_soon())[0]
+        return None
+
+    async def cleaners(self) -> list[metrics.CleanerFigures]:
+        """What brokers' cleaners have done."""
+        await self.traffic()
         return self._scraper.cleaners
 
     async def run(self) -> None:
@@ -106,21 +119,20 @@ class Sampler:
         snapshot = await self._observer.snapshot(fresh=True)
         groups = await self._observer.groups()
         disks = await self._observer.disks()
-        self.traffic = await self._scraper.traffic(snapshot)
+        (traffic,) = await self._traffic.get()
         figures = self._rates(snapshot)
         figures[DISK] = sum(
             replica.size for dirs in disks.directories.values() for each in dirs for replica in each.replicas
         )
-        figures[UNDER_REPLICATED] = sum(
-            len(partition.isr) < len(partition.replicas)
-            for topic in snapshot.topics.values()
-            for partition in topic.partitions
-        )
+        figures[UNDER_REPLICATED] = snapshot.under_replicated
         figures |= self._lag_figures(groups)
-        if self.traffic is not None:
-            figures |= {BYTES_IN: self.traffic.bytes_in, BYTES_OUT: self.traffic.bytes_out}
+        if traffic is not None:
+            figures |= {BYTES_IN: traffic.bytes_in, BYTES_OUT: traffic.bytes_out}
         await self._history.add(snapshot.cluster_id, snapshot.at, figures)
         self.failure = None
+
+    async def _look_at_traffic(self) -> tuple[metrics.ByteRates | None]:
+        return (await self._scraper.traffic(await self._observer.snapshot()),)
 
     def _rates(self, snapshot: ClusterSnapshot) -> dict[str, float]:
         before, self._before = self._before, snapshot

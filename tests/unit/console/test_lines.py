@@ -12,8 +12,8 @@ import anyio.to_thread
 from barnabas.clients.errors import BrokerSilent, BrokerUnreachable
 from barnabas.clients.wire.connection import Node
 from barnabas.console.cluster import lines as module
+from barnabas.console.cluster.cached_answer import CachedAnswer
 from barnabas.console.cluster.lines import BrokerLines
-from barnabas.console.cluster.observer import CachedAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -35,15 +35,33 @@ def test_a_healthy_cluster_has_no_problems() -> None:
     assert not find_problems(Observations(snapshot=snapshot(partition(0, 0, (0, 1, 2)))))
 
 
-def test_what_nobody_can_use_comes_before_what_is_at_risk() -> None:
+def test_what_nobody_can_use_comes_before_what_is_at_risk_and_causes_before_both() -> None:
+    """That partitions are under-replicated stood above the broker that was down."""
     seen = snapshot(partition(0, None, ()), partition(1, 0, (0,)), partition(2, 0, (0, 1)), silent={1: "it is late"})
     assert found(Observations(snapshot=seen, least_isr={"t": 2}, moving=1)) == [
+        ("error", "Broker 1 does not answer"),
         ("error", "1 partition without a leader"),
         ("error", "1 partition below min.insync.replicas"),
         ("warning", "1 partition under-replicated"),
-        ("warning", "Broker 1 does not answer"),
         ("note", "1 partition is being reassigned"),
     ]
+    behind = snapshot(partition(0, 0, (0, 1)), silent={2: "it is late"})
+    assert found(Observations(snapshot=behind)) == [
+        ("warning", "Broker 2 does not answer"),
+        ("warning", "1 partition under-replicated"),
+    ]
+
+
+def test_what_starts_a_broker_again_is_said_where_it_is_known() -> None:
+    brokers = {number: BrokerSnapshot(number, "host-a", 9092 + number, None, False) for number in (1, 2)}
+    seen = Observations(
+        snapshot=snapshot(brokers=brokers), start_again={1: "barnabas restart --brokers 2 --data '/a b'"}
+    )
+    one, other = find_problems(seen)
+    assert one.command == "barnabas restart --brokers 2 --data '/a b'"
+    assert "Start it again by the command below" in one.to_do
+    assert other.command == "barnabas cluster unregister --id 2"
+    assert "Start it again on host-a" in other.to_do
 
 
 def test_brokers_directories_and_groups_in_trouble_are_named() -> None:

@@ -110,15 +110,19 @@ class Groups:
         states: Collection[str] = (),
         types: Collection[str] = (),
         protocols: Collection[str] = CONSUMER_PROTOCOLS,
+        at: Node | None = None,
     ) -> list[GroupListing]:
-        """Groups of consumers, or of other `protocols`, by id; of these states and types if any are given."""
+        """Groups of consumers, or of other `protocols`, by id; of these states and types if any are given.
+
+        All groups, or those that one broker coordinates.
+        """
         from kio.schema.list_groups.v5.request import ListGroupsRequest
 
         request = ListGroupsRequest(states_filter=tuple(states), types_filter=tuple(types))
         at_least = 5 if types else 4 if states else 0
         deadline = self._wire.deadline()
         found = []
-        for node in self._wire.nodes():
+        for node in self._wire.nodes() if at is None else [at]:
             while (answer := self._wire.ask(request, at=node, at_least=at_least)).error_code in ANOTHER_COORDINATOR:
                 if deadline.passed:
                     break

@@ -78,8 +78,9 @@ class Transactions:
         producer_ids: Collection[int] = (),
         longer_than_ms: int | None = None,
         pattern: str | None = None,
+        at: Node | None = None,
     ) -> list[ListedTransaction]:
-        """What all coordinators know, by transactional id. Raises RequestRefused."""
+        """What all coordinators know, or one of them, by transactional id. Raises RequestRefused."""
         from kio.schema.list_transactions.v2.request import ListTransactionsRequest
 
         request = ListTransactionsRequest(
@@ -90,7 +91,7 @@ class Transactions:
         )
         needed = 2 if pattern is not None else 1 if longer_than_ms is not None else 0
         found = []
-        for node in self._wire.nodes():
+        for node in self._wire.nodes() if at is None else [at]:
             answer = self._wire.ask(request, at=node, at_least=needed)
             if answer.error_code != ErrorCode.none:
                 raise RequestRefused(answer.error_code, meaning(answer))

@@ -114,8 +114,8 @@ async def describe(request: Request) -> object:
 async def settings(request: Request) -> object:
     """The settings of a broker, as it tells them."""
     name = str(request.path_params["id"])
-    found = await session_of(request).connections.ask(
-        lambda cluster: cluster.configs.describe(EntityType.BROKERS, [name])
+    found = await session_of(request).observer.ask_broker(
+        request.path_params["id"], lambda cluster: cluster.configs.describe(EntityType.BROKERS, [name])
     )
     return {"settings": [setting_row(setting, "broker") for setting in found.get(name, [])]}
 

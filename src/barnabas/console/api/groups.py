@@ -19,7 +19,8 @@ from barnabas.console.api.answers import (
     session_of,
 )
 from barnabas.console.api.topics import find_topic
-from barnabas.console.cluster.group_lags import lag_of
+from barnabas.console.cluster.group_lags import NO_ANSWER, lag_of
+from barnabas.console.cluster.group_looks import SHARE, offsets_of
 from barnabas.console.cluster.queues import NO_QUEUE
 from barnabas.console.cluster.resets import WAYS, ResetStep, plan_reset
 from barnabas.model.ids import TopicPartition
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from barnabas.console.cluster.group_lags import GroupState
     from barnabas.console.sessions import ConsoleSession
 
-SHARE = "Share"
-
 
 @endpoint
 async def listing(request: Request) -> object:
@@ -40,7 +39,13 @@ async def listing(request: Request) -> object:
     groups = await session_of(request).observer.groups(fresh="fresh" in request.query_params)
     return {
         "groups": [
-            {"id": each.id, "type": each.type, "state": each.state, "lag": each.lag, "topics": each.topics[:50]}
+            {
+                "id": each.id,
+                "type": each.type,
+                "state": each.shown_state,
+                "lag": each.lag,
+                "topics": each.topics[:50],
+            }
             for each in groups.groups.values()
         ],
         "error": groups.error,
@@ -62,8 +67,9 @@ async def describe(request: Request) -> object:
     session, group_id = session_of(request), request.query_params.get("id", "")
     group = await _find(session, group_id)
     snapshot = await session.observer.snapshot()
-    info = await session.connections.ask(lambda cluster: _describe(cluster, group))
-    offsets = await session.connections.ask(lambda cluster: offsets_of(cluster, group))
+    look, silent = await session.observer.group(group)
+    info = None if look is None else look.info
+    offsets = group.offsets if look is None else look.offsets
     members = info.members if isinstance(info, GroupInfo) else ()
     owners = {place: member for member in members for place in member.assignment}
     places = sorted(set(offsets) | set(owners))
@@ -73,11 +79,14 @@ async def describe(request: Request) -> object:
         queue = state.document(offsets, snapshot, await session.observer.disks())
     return {
         **queue,
+        "at": snapshot.at,
         "id": group.id,
         "type": info.type if isinstance(info, GroupInfo) else group.type,
-        "state": info.state if isinstance(info, GroupInfo) else group.state,
+        "state": NO_ANSWER if silent is not None else info.state if isinstance(info, GroupInfo) else group.state,
         "assignor": info.assignor if isinstance(info, GroupInfo) else None,
-        "coordinator": info.coordinator.id if isinstance(info, GroupInfo) else None,
+        "coordinator": info.coordinator.id if isinstance(info, GroupInfo) else group.coordinator,
+        "silent": silent,
+        "is_known": look is not None,
         "epoch": info.epoch if isinstance(info, GroupInfo) else None,
         "refusal": str(info) if isinstance(info, RequestRefused) else None,
         "members": [
@@ -114,19 +123,6 @@ def _lag(group: GroupState, place: TopicPartition, offset: int | None, end: int 
     if group.type == SHARE:
         return group.lags.get(place)
     return None if offset is None else lag_of(end, offset)
-
-
-def _describe(cluster: ClusterAdmin, group: GroupState) -> GroupInfo | RequestRefused:
-    groups = cluster.share_groups if group.type == SHARE else cluster.groups
-    return groups.describe([group.id])[group.id]
-
-
-def offsets_of(cluster: ClusterAdmin, group: GroupState) -> dict[TopicPartition, int]:
-    """Where a group is, asked of its coordinator now."""
-    if group.type == SHARE:
-        found = cluster.share_groups.offsets([group.id])[group.id]
-        return {place: part.start for place, part in found.items() if part is not None}
-    return {place: one.offset for place, one in cluster.groups.committed([group.id])[group.id].items()}
 
 
 async def _wanted_partitions(session: ConsoleSession, group: GroupState, body: dict[str, Any]) -> list[TopicPartition]:

@@ -33,8 +33,8 @@ async def overview(request: Request) -> object:
     session = session_of(request)
     observer, sampler = session.observer, request.app.state.sampler
     snapshot = await observer.snapshot()
-    groups, disks, moves, least_isr = await asyncio.gather(
-        observer.groups(), observer.disks(), observer.moves(), _least_isr(session, snapshot)
+    groups, disks, moves, least_isr, traffic = await asyncio.gather(
+        observer.groups(), observer.disks(), observer.moves(), _least_isr(session, snapshot), sampler.traffic()
     )
     observed = Observations(
         snapshot=snapshot,
@@ -43,6 +43,7 @@ async def overview(request: Request) -> object:
         least_isr=least_isr,
         growing=sampler.growing(),
         moving=len(moves),
+        start_again=request.app.state.settings.start_again,
     )
     shown = [topic for topic in snapshot.topics.values() if not topic.internal]
     rates = observer.rates()
@@ -64,11 +65,12 @@ async def overview(request: Request) -> object:
         "lag": sum(group.lag for group in groups.groups.values()),
         "disk": sum(replica.size for dirs in disks.directories.values() for each in dirs for replica in each.replicas),
         "records": round(total(rates), 1),
-        "traffic": None if sampler.traffic is None else sampler.traffic._asdict(),
+        "under_replicated": snapshot.under_replicated,
+        "traffic": None if traffic is None else traffic._asdict(),
         "problems": [problem.document() for problem in find_problems(observed)],
         "busiest": [{"topic": name, "rate": round(rate, 1)} for rate, name in busiest],
         "behind": [
-            {"group": name, "lag": lag, "state": groups.groups[name].state, "type": groups.groups[name].type}
+            {"group": name, "lag": lag, "state": groups.groups[name].shown_state, "type": groups.groups[name].type}
             for lag, name in behind
         ],
         "history_failure": sampler.failure,
@@ -108,7 +110,7 @@ def broker_rows(snapshot: ClusterSnapshot) -> list[dict[str, Any]]:
 
 async def _least_isr(session: ConsoleSession, snapshot: ClusterSnapshot) -> dict[str, int]:
     names = topics_out_of_sync(snapshot)[:MOST_TOPICS_ASKED]
-    return await session.connections.ask(lambda cluster: least_in_sync(cluster, names)) if names else {}
+    return await session.observer.ask(lambda cluster: least_in_sync(cluster, names)) if names else {}
 
 
 def least_in_sync(cluster: ClusterAdmin, names: list[str]) -> dict[str, int]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.routing import Route
 
 from barnabas.console.api.answers import endpoint, session_of
-from barnabas.console.cluster.pipelines import MOST_LETTERS, read_reports
+from barnabas.console.cluster.pipelines import MOST_LETTERS
 from barnabas.model.internal_topics import PIPELINE_METRICS
 
 if TYPE_CHECKING:
@@ -20,14 +20,13 @@ if TYPE_CHECKING:
 async def listing(request: Request) -> object:
     """All queries that have reported."""
     session = session_of(request)
-    snapshot = await session.observer.snapshot()
-    topic = snapshot.topics.get(PIPELINE_METRICS)
-    if topic is None:
-        return {"topic": PIPELINE_METRICS, "pipelines": []}
-    numbers = [each.number for each in topic.partitions]
-    found = await session.connections.ask(lambda cluster: read_reports(cluster, PIPELINE_METRICS, numbers))
+    found, error = await session.observer.reports()
     groups = await session.observer.groups()
-    return {"topic": PIPELINE_METRICS, "pipelines": [_row(reports, groups) for reports in found.values()]}
+    return {
+        "topic": PIPELINE_METRICS,
+        "pipelines": [_row(reports, groups) for reports in found.values()],
+        "error": error,
+    }
 
 
 def _row(reports: list[dict[str, Any]], groups: GroupStates) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.routing import Route
 
@@ -11,6 +11,8 @@ from barnabas.model.ids import TopicPartition
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+
+    from barnabas.console.cluster.metrics import CleanerFigures
 
 
 @endpoint
@@ -33,8 +35,16 @@ async def listing(request: Request) -> object:
                 **found.get(topic.name, {}),
             }
         )
-    cleaners = request.app.state.sampler.cleaners
-    return {"topics": rows, "cleaners": [{"broker": address, **done} for address, done in sorted(cleaners.items())]}
+    return {"topics": rows, "cleaners": [_cleaner(each) for each in await request.app.state.sampler.cleaners()]}
+
+
+def _cleaner(cleaner: CleanerFigures) -> dict[str, Any]:
+    return {
+        "broker": cleaner.broker,
+        "address": cleaner.address,
+        "silent": cleaner.figures is None,
+        **(cleaner.figures or {}),
+    }
 
 
 ROUTES = (Route("/api/retention", listing),)

@@ -43,7 +43,7 @@ QUOTAS: Final = (
 @endpoint
 async def listing(request: Request) -> object:
     """All that the user may see."""
-    return await session_of(request).connections.ask(
+    return await session_of(request).observer.ask(
         lambda cluster: {
             "users": _or_reason(lambda: _users(cluster)),
             "acls": _or_reason(lambda: _acls(cluster)),

@@ -77,7 +77,7 @@ async def describe(request: Request) -> object:
     topic = await find_topic(session, name, fresh="fresh" in request.query_params)
     snapshot, disks = await session.observer.snapshot(), await session.observer.disks()
     rates = session.observer.rates()
-    least = await session.connections.ask(lambda cluster: least_in_sync(cluster, [name]))
+    least = await session.observer.ask(lambda cluster: least_in_sync(cluster, [name]))
     moves = await session.observer.moves()
     partitions = []
     for each in topic.partitions:
@@ -99,6 +99,7 @@ async def describe(request: Request) -> object:
             }
         )
     return {
+        "at": snapshot.at,
         "name": name,
         "id": topic.id,
         "internal": topic.internal,
@@ -111,9 +112,7 @@ async def describe(request: Request) -> object:
 async def settings(request: Request) -> object:
     """The settings of a topic."""
     name = request.path_params["topic"]
-    found = await session_of(request).connections.ask(
-        lambda cluster: cluster.configs.describe(EntityType.TOPICS, [name])
-    )
+    found = await session_of(request).observer.ask(lambda cluster: cluster.configs.describe(EntityType.TOPICS, [name]))
     return {"settings": [setting_row(setting, "topic") for setting in found.get(name, [])]}
 
 
@@ -127,7 +126,7 @@ async def readers(request: Request) -> object:
         lags = {place: lag for place, lag in group.lags.items() if place.topic == name}
         if lags:
             lag = sum(each for each in lags.values() if each is not None)
-            found.append({"id": group.id, "type": group.type, "state": group.state, "lag": lag})
+            found.append({"id": group.id, "type": group.type, "state": group.shown_state, "lag": lag})
     return {"groups": found}
 
 

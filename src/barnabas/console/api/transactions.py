@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from starlette.routing import Route
 
 from barnabas.console.api.answers import InvalidQuestion, body_of, changed, endpoint, field, session_of
+from barnabas.console.cluster.transactions import AT_WORK
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from barnabas.clients.admin.cluster_admin import ClusterAdmin
     from barnabas.clients.admin.transactions import Transaction
-
-MOST: Final = 500
-"""Transactional ids that are described; there may be many, of which few are at work."""
-AT_WORK: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
 @endpoint
 async def listing(request: Request) -> object:
     """All transactional ids; those that are at work in full."""
-    return await session_of(request).connections.ask(_listing)
-
-
-def _listing(cluster: ClusterAdmin) -> dict[str, Any]:
-    listed = cluster.transactions.listing()
-    working = [each.transactional_id for each in listed if each.state in AT_WORK][:MOST]
-    rest = [each.transactional_id for each in listed if each.state not in AT_WORK][: MOST - len(working)]
-    found = cluster.transactions.describe([*working, *rest])
+    listed = await session_of(request).observer.transactions()
     now = time.time() * 1000
     return {
-        "count": len(listed),
+        "count": listed.known,
+        "silent": listed.silent,
         "transactions": [
             {
                 "id": each.transactional_id,
@@ -45,7 +35,7 @@ def _listing(cluster: ClusterAdmin) -> dict[str, Any]:
                 "age": _age(each, now),
                 "partitions": [str(place) for place in each.partitions],
             }
-            for each in found.values()
+            for each in listed.transactions
         ],
     }
 

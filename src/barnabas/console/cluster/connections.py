@@ -47,6 +47,11 @@ class Connections:
         """Whether the session of this user is over."""
         return self._closed
 
+    @property
+    def avoids_some(self) -> bool:
+        """Whether there is a broker that hangs, and that is asked last from now on."""
+        return bool(self._avoided)
+
     async def ask(self, question: Callable[[ClusterAdmin], T]) -> T:
         """The answer to what only reads; raises what the clients raise."""
         return await self._in_thread(lambda: self.ask_here(question))

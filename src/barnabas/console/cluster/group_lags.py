@@ -1,7 +1,8 @@
 """Groups of all kinds with what they have left to read, from few requests however many groups there are.
 
-A group without members is kept: it is the one whose lag grows unseen. Lag is never below zero: an end that was asked
-for before the offsets were may be older than they are.
+Each broker is asked for the groups that it coordinates, all brokers at the same time: one that hangs keeps nobody
+waiting, and of its groups stays what it told before. A group without members is kept: it is the one whose lag grows
+unseen. Lag is never below zero: an end that was asked for before the offsets were may be older than they are.
 """
 
 from __future__ import annotations
@@ -12,18 +13,23 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.clients.admin.groups import CONSUMER_PROTOCOLS
 from barnabas.clients.admin.share_groups import SHARE
-from barnabas.clients.errors import BrokerUnreachable, RequestRefused
+from barnabas.clients.errors import BrokerUnreachable, LoginFailed, RequestRefused
+from barnabas.model.base_error import BarnabasError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from barnabas.clients.admin.cluster_admin import ClusterAdmin
     from barnabas.clients.admin.groups import GroupListing
-    from barnabas.console.cluster.snapshot import ClusterSnapshot
+    from barnabas.clients.wire.connection import Node
     from barnabas.model.ids import TopicPartition
 
 STREAMS: Final = "streams"
+NO_ANSWER: Final = "No answer"
+"""The state of a group whose coordinator does not answer."""
 ALL_PROTOCOLS: Final = (*CONSUMER_PROTOCOLS, SHARE, STREAMS)
+WITHOUT_COORDINATOR_SECONDS: Final = 15.0
+"""How long a group is kept whose coordinator is down, and that no other has taken over."""
 
 
 class GroupState(NamedTuple):
@@ -34,6 +40,16 @@ class GroupState(NamedTuple):
     state: str
     offsets: Mapping[TopicPartition, int]
     lags: Mapping[TopicPartition, int | None]
+    coordinator: int | None = None
+    at: float = 0.0
+    """When its coordinator told this, in seconds since 1970."""
+    is_old: bool = False
+    """Whether its coordinator does not answer now."""
+
+    @property
+    def shown_state(self) -> str:
+        """The state as pages show it."""
+        return NO_ANSWER if self.is_old else self.state
 
     @property
     def lag(self) -> int:
@@ -46,33 +62,83 @@ class GroupState(NamedTuple):
         return sorted({place.topic for place in self.lags})
 
 
+class CoordinatedGroups(NamedTuple):
+    """The groups that one broker coordinates; `error` says why offsets of some are missing."""
+
+    groups: Mapping[str, GroupState]
+    error: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class GroupStates:
-    """All groups by id; `error` says why some may be missing."""
+    """All groups by id; `error` says why some may be missing, or old."""
 
     at: float
     groups: Mapping[str, GroupState]
     error: str | None = None
 
 
-def describe_groups(cluster: ClusterAdmin, snapshot: ClusterSnapshot) -> GroupStates:
-    """All groups that the user may see."""
-    listed = cluster.groups.listing(protocols=ALL_PROTOCOLS)
-    shared = [each for each in listed if each.type.lower() == SHARE]
-    consuming = [each for each in listed if each.type.lower() != SHARE]
-    error: str | None = None
+def group_question(node: Node, ends: Mapping[TopicPartition, int]) -> Callable[[ClusterAdmin], CoordinatedGroups]:
+    """To one broker: the groups that it coordinates, as far as the user may see them."""
+
+    def ask(cluster: ClusterAdmin) -> CoordinatedGroups:
+        listed = cluster.groups.listing(protocols=ALL_PROTOCOLS, at=node)
+        shared = [each for each in listed if each.type.lower() == SHARE]
+        consuming = [each for each in listed if each.type.lower() != SHARE]
+        error: str | None = None
+        found: dict[str, GroupState] = {}
+        for some, look in ((consuming, _consumer_groups), (shared, _share_groups)):
+            try:
+                found |= look(cluster, ends, some)
+            except (RequestRefused, BrokerUnreachable) as failure:
+                error = str(failure)
+                found |= {each.group_id: _bare(each) for each in some}
+        now = time.time()
+        return CoordinatedGroups(
+            {name: each._replace(coordinator=node.id, at=now) for name, each in found.items()}, error
+        )
+
+    return ask
+
+
+def join_groups(
+    before: GroupStates | None, answers: Mapping[Node, CoordinatedGroups | BarnabasError], silent: Mapping[int, str]
+) -> GroupStates:
+    """All groups; those of brokers that do not answer as they were before. Raises LoginFailed.
+
+    `silent` are brokers that were not asked because they have just not answered something else.
+    """
+    now = time.time()
     found: dict[str, GroupState] = {}
-    try:
-        found |= _consumer_groups(cluster, snapshot, consuming)
-    except (RequestRefused, BrokerUnreachable) as failure:
-        error = str(failure)
-        found |= {each.group_id: _bare(each) for each in consuming}
-    try:
-        found |= _share_groups(cluster, shared)
-    except (RequestRefused, BrokerUnreachable) as failure:
-        error = str(failure)
-        found |= {each.group_id: _bare(each) for each in shared}
-    return GroupStates(time.time(), dict(sorted(found.items())), error)
+    errors: list[str] = []
+    unanswered = set(silent)
+    for node, answer in answers.items():
+        if isinstance(answer, LoginFailed):
+            raise answer
+        if isinstance(answer, BarnabasError):
+            unanswered.add(node.id)
+        else:
+            found |= answer.groups
+            errors += [] if answer.error is None else [answer.error]
+    asked = {node.id for node in answers}
+    old: dict[int | None, int] = {}
+    for name, group in ({} if before is None else before.groups).items():
+        is_kept = group.coordinator in unanswered or (
+            group.coordinator not in asked and now - group.at < WITHOUT_COORDINATOR_SECONDS
+        )
+        if name not in found and is_kept:
+            found[name] = group._replace(is_old=True)
+            old[group.coordinator] = old.get(group.coordinator, 0) + 1
+    for number in sorted(unanswered):
+        if number in old:
+            groups = "one group" if old[number] == 1 else f"{old[number]:,} groups"
+            errors.append(f"broker {number} coordinates {groups} and does not answer")
+        elif before is None:
+            errors.append(f"broker {number} does not answer")
+    moving = sum(count for number, count in old.items() if number not in unanswered)
+    if moving:
+        errors.append(f"{'one waits' if moving == 1 else f'{moving:,} wait'} for another coordinator")
+    return GroupStates(now, dict(sorted(found.items())), "; ".join(errors) or None)
 
 
 def _bare(listed: GroupListing) -> GroupState:
@@ -80,13 +146,13 @@ def _bare(listed: GroupListing) -> GroupState:
 
 
 def _consumer_groups(
-    cluster: ClusterAdmin, snapshot: ClusterSnapshot, listed: list[GroupListing]
+    cluster: ClusterAdmin, ends: Mapping[TopicPartition, int], listed: list[GroupListing]
 ) -> dict[str, GroupState]:
     committed = cluster.groups.committed([each.group_id for each in listed]) if listed else {}
     found = {}
     for each in listed:
         offsets = {place: one.offset for place, one in committed.get(each.group_id, {}).items()}
-        lags = {place: lag_of(snapshot.ends.get(place), offset) for place, offset in offsets.items()}
+        lags = {place: lag_of(ends.get(place), offset) for place, offset in offsets.items()}
         found[each.group_id] = GroupState(
             each.group_id, (each.type or "Classic").capitalize(), each.state, offsets, lags
         )
@@ -98,7 +164,10 @@ def lag_of(end: int | None, offset: int) -> int | None:
     return None if end is None else max(0, end - offset)
 
 
-def _share_groups(cluster: ClusterAdmin, listed: list[GroupListing]) -> dict[str, GroupState]:
+def _share_groups(
+    cluster: ClusterAdmin, ends: Mapping[TopicPartition, int], listed: list[GroupListing]
+) -> dict[str, GroupState]:
+    """Their coordinators count what is left themselves."""
     states = cluster.share_groups.offsets([each.group_id for each in listed]) if listed else {}
     found = {}
     for each in listed:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS: Final = 1.5
+PATIENCE_SECONDS: Final = 1.25
 """How long a broker may take that took less than half of it the last time."""
 STALE_SECONDS: Final = 10.0
 """How old an answer may be that was late, and that nobody has asked for since."""

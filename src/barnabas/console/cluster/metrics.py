@@ -20,6 +20,8 @@ import anyio.to_thread
 
 from barnabas.clients.admin.configs import EntityType
 from barnabas.clients.errors import BrokerUnreachable, RequestRefused
+from barnabas.console.cluster.cached_answer import begun
+from barnabas.console.cluster.lines import PATIENCE_SECONDS
 from barnabas.console.settings import is_loopback, without_words
 from barnabas.model.remedies import Remedy, RemedyKind
 
@@ -94,6 +96,25 @@ def read_cleaner(text: str) -> dict[str, float]:
     return found
 
 
+_BUILD_LINE: Final = re.compile(r"""^barnabas_build_info\{[^}]*node_id="([0-9]{1,10})""" "", re.MULTILINE)
+
+
+def read_broker(text: str) -> int | None:
+    """Which broker tells this; None if it does not say."""
+    found = _BUILD_LINE.search(text)
+    return None if found is None else int(found[1])
+
+
+class CleanerFigures(NamedTuple):
+    """What a broker's cleaner has done, by short names; `figures` is None while the broker does not answer."""
+
+    address: str
+    """Of the broker's metrics."""
+    broker: int | None
+    """None of a broker that does not tell its id there."""
+    figures: Mapping[str, float] | None
+
+
 class TrafficReader:
     """Reads the counters of all brokers, and knows what they were."""
 
@@ -112,59 +133,55 @@ class TrafficReader:
         self._given = addresses
         self._found: tuple[str, ...] = ()
         self._looked: float | None = None
-        self._before: dict[str, Totals] = {}
-        self.cleaners: dict[str, dict[str, float]] = {}
-        """What cleaners have done, by the address of their broker's metrics."""
+        self._pages: dict[str, _MetricsPage] = {}
+
+    @property
+    def cleaners(self) -> list[CleanerFigures]:
+        """What cleaners have done, of all brokers that have ever told."""
+        return [each.cleaner for each in self._pages.values() if each.cleaner is not None]
 
     async def traffic(self, snapshot: ClusterSnapshot) -> ByteRates | None:
-        """Bytes a second since the last time; None where no broker tells."""
-        now: dict[str, Totals] = {}
-        self.failure = None
-        cleaners: dict[str, dict[str, float]] = {}
+        """Bytes a second since the last time; None where no broker tells.
+
+        All pages are read at the same time. One that is late is not waited for again until it has come.
+        """
         addresses = self._given or await self._addresses(snapshot)
-        for address, page in zip(addresses, await asyncio.gather(*map(self._read, addresses)), strict=True):
-            at, text = page
-            totals = None if text is None else read_totals(text, at)
-            if totals is not None:
-                now[address] = totals
-            if text is not None and (cleaner := read_cleaner(text)):
-                cleaners[urlsplit(address).netloc] = cleaner
-        self.cleaners = cleaners
-        before, self._before = self._before, now
-        pairs = [(before[address], after) for address, after in now.items() if address in before]
-        if not pairs:
+        self._pages = {each: self._pages.get(each) or _MetricsPage(each) for each in addresses}
+        pages = list(self._pages.values())
+        for page in pages:
+            page.begin(self._fetch)
+        began = time.monotonic()
+        for page in sorted(pages, key=lambda page: page.took):
+            if not page.is_late and page.broker not in snapshot.silent:
+                await page.wait(max(PATIENCE_SECONDS, 2 * page.took) - (time.monotonic() - began))
+        await asyncio.sleep(0)  # for those that were late before
+        rates = [rate for page in pages if (rate := page.take()) is not None]
+        self.failure = next((page.failure for page in pages if page.failure is not None), None)
+        if not rates:
             return None
         return ByteRates(
-            round(sum(_rate(old.bytes_in, new.bytes_in, new.at - old.at) for old, new in pairs), 1),
-            round(sum(_rate(old.bytes_out, new.bytes_out, new.at - old.at) for old, new in pairs), 1),
+            round(sum(each.bytes_in for each in rates), 1), round(sum(each.bytes_out for each in rates), 1)
         )
 
-    async def _read(self, address: str) -> tuple[float, str | None]:
-        """The page of a broker and when it came; all are read at the same time."""
-        text: str | None = None
-        try:
-            with anyio.fail_after(SCRAPE_SECONDS):
-                text = await anyio.to_thread.run_sync(self._fetch, address, abandon_on_cancel=True)
-        except TimeoutError:
-            self.failure = f"{address} did not answer within {SCRAPE_SECONDS:g} s."
-        return time.monotonic(), text
+    def _fetch(self, address: str) -> tuple[str | None, str | None]:
+        """The page, or why it cannot be read; neither of a broker that is down, which is shown elsewhere.
 
-    def _fetch(self, address: str) -> str | None:
-        """The page; raises TimeoutError."""
+        Raises TimeoutError. Runs in a thread.
+        """
         try:
-            return self._access.get(address, SCRAPE_SECONDS).decode(errors="replace")
+            return self._access.get(address, SCRAPE_SECONDS).decode(errors="replace"), None
         except HTTPError as error:
             if error.code == HTTPStatus.UNAUTHORIZED:
                 remedy = Remedy(RemedyKind.GIVE_METRICS_TOKEN)
-                self.failure = self._with_remedy(f"{address} asks for a token.", remedy)
-        except (OSError, ValueError) as error:  # a broker that is down is shown elsewhere
+                return None, self._with_remedy(f"{address} asks for a token.", remedy)
+        except (OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
             if isinstance(reason, TimeoutError):
                 raise reason from error
             if isinstance(reason, SSLCertVerificationError):
                 remedy = Remedy(RemedyKind.TRUST_METRICS_CERTIFICATE)
-                self.failure = self._with_remedy(f"{address}: {reason.verify_message}.", remedy)
-        return None
+                return None, self._with_remedy(f"{address}: {reason.verify_message}.", remedy)
+        return None, None
 
     async def _addresses(self, snapshot: ClusterSnapshot) -> tuple[str, ...]:
         if self._looked is None or time.monotonic() - self._looked > LOOK_AGAIN_SECONDS:
@@ -177,6 +194,75 @@ class TrafficReader:
                 lambda cluster: _find_addresses(up, cluster.configs.describe)
             )
         return self._found
+
+
+class _MetricsPage:
+    """The page of one broker, which is read once at a time."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._task: asyncio.Task[_Read] | None = None
+        self._before: Totals | None = None
+        self.cleaner: CleanerFigures | None = None
+        self.failure: str | None = None
+        self.broker: int | None = None
+        """Whose page it is; None before it has come, and of a broker that does not say."""
+        self.is_late = False
+        self.took = 0.0
+        """Seconds until it came the last time."""
+
+    def begin(self, fetch: Callable[[str], tuple[str | None, str | None]]) -> None:
+        """Read it, unless it is being read."""
+        if self._task is None:
+            self._task = begun(self._read(fetch))
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for it, for so long at most."""
+        if self._task is not None and seconds > 0:
+            await asyncio.wait((self._task,), timeout=seconds)
+
+    def take(self) -> ByteRates | None:
+        """Bytes a second since the page before; None if it has not come, or was the first."""
+        if self._task is None or not self._task.done():
+            self.is_late = True
+            return None
+        read, self._task = self._task.result(), None
+        self.is_late = read.text is None and self.took > PATIENCE_SECONDS
+        self.failure = read.failure
+        if read.text is None:
+            self.cleaner = None if self.cleaner is None else self.cleaner._replace(figures=None)
+            self._before = None
+            return None
+        self.broker = read_broker(read.text)
+        if figures := read_cleaner(read.text):
+            self.cleaner = CleanerFigures(urlsplit(self._address).netloc, self.broker, figures)
+        before, self._before = self._before, read_totals(read.text, read.at)
+        if before is None or self._before is None:
+            return None
+        seconds = self._before.at - before.at
+        return ByteRates(
+            _rate(before.bytes_in, self._before.bytes_in, seconds),
+            _rate(before.bytes_out, self._before.bytes_out, seconds),
+        )
+
+    async def _read(self, fetch: Callable[[str], tuple[str | None, str | None]]) -> _Read:
+        began = time.monotonic()
+        try:
+            with anyio.fail_after(SCRAPE_SECONDS):
+                text, failure = await anyio.to_thread.run_sync(fetch, self._address, abandon_on_cancel=True)
+        except TimeoutError:
+            text, failure = None, f"{self._address} did not answer within {SCRAPE_SECONDS:g} s."
+        now = time.monotonic()
+        self.took = now - began
+        return _Read(now, text, failure)
+
+
+class _Read(NamedTuple):
+    """A page and when it came, or why it did not, where that is not shown elsewhere."""
+
+    at: float
+    text: str | None
+    failure: str | None
 
 
 def _find_addresses(

@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from barnabas.clients.errors import BrokerUnreachable, LoginFailed, RequestRefused
-from barnabas.console.cluster.group_lags import GroupStates, describe_groups
+from barnabas.clients.errors import BrokerSilent, BrokerUnreachable, RequestRefused
+from barnabas.console.cluster.cached_answer import CachedAnswer, begun
+from barnabas.console.cluster.group_lags import CoordinatedGroups, GroupStates, group_question, join_groups
+from barnabas.console.cluster.group_looks import GroupLook, GroupLooks
 from barnabas.console.cluster.lines import PATIENCE_SECONDS, BrokerLines
+from barnabas.console.cluster.pipelines import Reports, read_reports
 from barnabas.console.cluster.queues import QueueState, describe_queue
 from barnabas.console.cluster.retention import describe_retention
 from barnabas.console.cluster.snapshot import (
@@ -28,13 +31,18 @@ from barnabas.console.cluster.snapshot import (
     join_disks,
     join_ends,
 )
+from barnabas.console.cluster.transactions import ListedTransactions, join_transactions, transaction_question
 from barnabas.model.base_error import BarnabasError
+from barnabas.model.internal_topics import PIPELINE_METRICS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
+    from barnabas.clients.admin.cluster_admin import ClusterAdmin
     from barnabas.clients.admin.replicas import Reassignment
+    from barnabas.clients.wire.connection import Node
     from barnabas.console.cluster.connections import Connections
+    from barnabas.console.cluster.group_lags import GroupState
     from barnabas.console.cluster.retention import RetentionSettings
     from barnabas.console.cluster.snapshot import ClusterSnapshot, Disks
     from barnabas.model.ids import TopicPartition
@@ -42,70 +50,25 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SNAPSHOT_SECONDS: Final = 1.0
-GROUPS_SECONDS: Final = 1.5
-DISKS_SECONDS: Final = 8.0
-RETENTION_SECONDS: Final = 9.0
+GROUPS_SECONDS: Final = 1.0
+DISKS_SECONDS: Final = 1.5
+QUEUE_SECONDS: Final = 0.5
+RETENTION_SECONDS: Final = 1.5
 """How old an answer may be that a page gets."""
-SHARE_OF_TIME: Final = 2
-"""A snapshot is kept for this many times as long as it took: a large cluster is not asked without end."""
+SHARE_OF_DISKS: Final = 10
+"""A look at disks is kept for this many times as long as it took: it is work for brokers with many logs."""
+MOST_QUEUES: Final = 16
+"""Queues that somebody looks at, of which answers are kept."""
 REFUSED_SECONDS: Final = 60.0
 """How long a queue is not asked for again that the user may not see: brokers note each refusal."""
+TOPOLOGY_PATIENCE_SECONDS: Final = 0.5
+"""How long a broker may take to tell of the cluster before another one is asked, too."""
+LOOK_SECONDS: Final = 0.3
+"""How often it is looked whether a broker hangs, while something is waited for that any broker can answer."""
 DISK_PATIENCE_SECONDS: Final = 3.0
 """How long a broker may take to look at its disks."""
 LEAST_SPAN: Final = 1.0
 """Seconds between two snapshots that a rate is made of."""
-
-
-class CachedAnswer(Generic[T]):
-    """An answer that is kept for a while. One that is long in coming does not keep those waiting who got one before."""
-
-    def __init__(self, ask: Callable[[], Awaitable[T]], seconds: float, patience: float | None = None) -> None:
-        self._ask = ask
-        self._seconds = seconds
-        self._patience = patience
-        self._task: asyncio.Task[None] | None = None
-        self._until = 0.0
-        self._began = 0.0
-        self.newest: T | None = None
-
-    @property
-    def age(self) -> float:
-        """Seconds since the newest answer was asked for."""
-        return time.monotonic() - self._began
-
-    async def get(self, *, fresh: bool = False) -> T:
-        """The answer, asked for if it is old; `fresh`: asked for in any case, and waited for."""
-        asked = time.monotonic()
-        while True:
-            good = self._began >= asked or (not fresh and time.monotonic() < self._until)
-            if self.newest is not None and good:
-                return self.newest
-            if self._task is None:
-                self._task = asyncio.create_task(self._run())
-                self._task.add_done_callback(_look_at_failure)
-            task = self._task
-            can_wait = fresh or self.newest is None
-            done, _ = await asyncio.wait((task,), timeout=None if can_wait else self._patience)
-            if done:
-                task.result()
-            elif self.newest is not None:
-                return self.newest
-
-    async def _run(self) -> None:
-        began = time.monotonic()
-        try:
-            self.newest = await self._ask()
-        finally:
-            self._task = None
-        self._began = began
-        took = time.monotonic() - began
-        self._until = time.monotonic() + max(self._seconds, took * SHARE_OF_TIME)
-
-
-def _look_at_failure(task: asyncio.Task[None]) -> None:
-    """Those who wait get it; there may be nobody any more."""
-    if not task.cancelled():
-        task.exception()
 
 
 class Observer:
@@ -116,16 +79,29 @@ class Observer:
         self._before: ClusterSnapshot | None = None
         self._refusal: tuple[float, str] | None = None
         """Until when queues are not asked for, and why."""
-        self._topologies = BrokerLines[Topology](connections)
+        self._topologies = BrokerLines[Topology](connections, TOPOLOGY_PATIENCE_SECONDS)
         self._ends = BrokerLines[Offsets](connections)
         self._disk_lines = BrokerLines[DiskAnswer](connections, DISK_PATIENCE_SECONDS)
         self._registrations = BrokerLines[Brokers](connections)
-        self._lines = (self._topologies, self._ends, self._disk_lines, self._registrations)
+        self._group_lines = BrokerLines[CoordinatedGroups](connections)
+        self._transaction_lines = BrokerLines[ListedTransactions](connections)
+        self._lines = (
+            self._topologies,
+            self._ends,
+            self._disk_lines,
+            self._registrations,
+            self._group_lines,
+            self._transaction_lines,
+        )
+        self._looks = GroupLooks(connections)
+        self._queues: dict[str, CachedAnswer[QueueState]] = {}
         self._snapshots = CachedAnswer(self._take, SNAPSHOT_SECONDS)
         self._groups = CachedAnswer(self._look_at_groups, GROUPS_SECONDS, PATIENCE_SECONDS)
-        self._disks = CachedAnswer(self._look_at_disks, DISKS_SECONDS, PATIENCE_SECONDS)
+        self._disks = CachedAnswer(self._look_at_disks, DISKS_SECONDS, PATIENCE_SECONDS, SHARE_OF_DISKS)
         self._retention = CachedAnswer(self._look_at_retention, RETENTION_SECONDS)
         self._moves = CachedAnswer(self._look_at_moves, GROUPS_SECONDS, PATIENCE_SECONDS)
+        self._transactions = CachedAnswer(self._look_at_transactions, GROUPS_SECONDS)
+        self._reports = CachedAnswer(self._look_at_reports, GROUPS_SECONDS, PATIENCE_SECONDS)
 
     async def snapshot(self, *, fresh: bool = False) -> ClusterSnapshot:
         """The cluster now."""
@@ -136,12 +112,19 @@ class Observer:
         return await self._groups.get(fresh=fresh)
 
     async def disks(self, *, fresh: bool = False) -> Disks:
-        """The disks now."""
-        return await self._disks.get(fresh=fresh)
+        """The disks now, of brokers that are up and answer."""
+        return await self._of_answering(await self._disks.get(fresh=fresh))
 
     async def disks_while_moving(self) -> Disks:
         """The disks now, asked for more often: somebody watches how much was copied."""
-        return await self._disks.get(fresh=self._disks.age > SNAPSHOT_SECONDS)
+        return await self._of_answering(await self._disks.get(fresh=self._disks.age > SNAPSHOT_SECONDS))
+
+    async def _of_answering(self, disks: Disks) -> Disks:
+        """Without brokers that have gone since they were asked."""
+        _, nodes = await self._answering()
+        return replace(
+            disks, directories={each: dirs for each, dirs in disks.directories.items() if each in nodes.values()}
+        )
 
     async def moves(self, *, fresh: bool = False) -> dict[TopicPartition, Reassignment]:
         """Reassignments that are under way; none where the user may not see them."""
@@ -153,13 +136,64 @@ class Observer:
         is_new = known is not None and not snapshot.topics.keys() <= known.keys()
         return await self._retention.get(fresh=is_new)
 
+    async def group(self, group: GroupState) -> tuple[GroupLook | None, str | None]:
+        """A group in full, as its coordinator tells it, and why that is not how it is now, if it is not."""
+        return await self._looks.get(group, await self.snapshot())
+
     async def queue(self, group_id: str) -> QueueState:
-        """The state of a queue now."""
-        known = self._refusal[1] if self._refusal is not None and time.monotonic() < self._refusal[0] else None
-        found = await self.connections.ask(lambda cluster: describe_queue(cluster, group_id, known))
-        if found.is_forbidden and found.refusal is not None and known is None:
-            self._refusal = time.monotonic() + REFUSED_SECONDS, found.refusal
-        return found
+        """The state of a queue now; without what is in flight where those who keep it do not answer."""
+        asked = self._queues.pop(group_id, None)
+        if asked is None:
+            asked = CachedAnswer(lambda: self._look_at_queue(group_id), QUEUE_SECONDS, PATIENCE_SECONDS)
+        self._queues[group_id] = asked
+        while len(self._queues) > MOST_QUEUES:
+            del self._queues[next(iter(self._queues))]
+        try:
+            found = await asked.get_soon()
+        except BrokerUnreachable as error:
+            return QueueState.silent(str(error))
+        return found if asked.late is None else QueueState.silent(f"there was no answer for {asked.late:.1f} s")
+
+    async def transactions(self) -> ListedTransactions:
+        """Transactional ids of all coordinators that answer, and which do not."""
+        return await self._transactions.get()
+
+    async def reports(self) -> tuple[Reports, str | None]:
+        """What pipelines and loads have reported, and why that is not how it is now, if it is not."""
+        try:
+            found = await self._reports.get_soon()
+        except BrokerUnreachable as error:
+            return self._reports.newest or {}, str(error)
+        return found, None if self._reports.late is None else f"there was no answer for {self._reports.late:.1f} s"
+
+    async def ask(self, question: Callable[[ClusterAdmin], T]) -> T:
+        """What any broker answers: if the first one hangs, another one."""
+        first = begun(self.connections.ask(question))
+        asked = time.monotonic()
+        try:
+            while not (self.connections.avoids_some and time.monotonic() - asked >= PATIENCE_SECONDS):
+                looking = begun(self.snapshot())  # which finds out who hangs, and has others asked from then on
+                await asyncio.wait((first, looking), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((first,), timeout=LOOK_SECONDS)
+                if first.done():
+                    return first.result()
+            second = begun(self.connections.ask(question))
+            await asyncio.wait((first, second), return_when=asyncio.FIRST_COMPLETED)
+            return await (second if second.done() else first)
+        finally:
+            first.cancel()
+
+    async def ask_broker(self, number: int, question: Callable[[ClusterAdmin], T]) -> T:
+        """What only one broker can answer; raises BrokerSilent soon if it hangs."""
+        reason = (await self.snapshot()).silent.get(number)
+        asking = None if reason is not None else begun(self.connections.ask(question))
+        if asking is not None:
+            await asyncio.wait((asking,), timeout=PATIENCE_SECONDS)
+            if asking.done():
+                return asking.result()
+            asking.cancel()
+            reason = f"there was no answer for {PATIENCE_SECONDS:g} s"
+        raise BrokerSilent(f"Broker {number} does not answer: {reason}.")
 
     def rates(self) -> dict[TopicPartition, float]:
         """Records a second by partition, between the last two snapshots."""
@@ -215,16 +249,38 @@ class Observer:
         """Ask nothing more."""
         for lines in self._lines:
             lines.close()
+        self._looks.close()
         self.connections.close()
 
-    async def _look_at_groups(self) -> GroupStates:
+    async def _answering(self) -> tuple[ClusterSnapshot, dict[Node, int]]:
+        """The cluster, and the brokers that are up and have just answered."""
         snapshot = await self.snapshot()
-        try:
-            return await self.connections.ask(lambda cluster: describe_groups(cluster, snapshot))
-        except LoginFailed:
-            raise
-        except BrokerUnreachable as error:  # one that hangs: what is known of groups stays
-            return replace(self._groups.newest or GroupStates(time.time(), {}), error=str(error))
+        up = [broker for broker in snapshot.brokers.values() if broker.up and broker.id not in snapshot.silent]
+        return snapshot, {broker.node: broker.id for broker in up}
+
+    async def _look_at_groups(self) -> GroupStates:
+        snapshot, nodes = await self._answering()
+        answers = await self._group_lines.ask({node: group_question(node, snapshot.ends) for node in nodes})
+        return join_groups(self._groups.newest, answers, snapshot.silent)
+
+    async def _look_at_queue(self, group_id: str) -> QueueState:
+        known = self._refusal[1] if self._refusal is not None and time.monotonic() < self._refusal[0] else None
+        found = await self.connections.ask(lambda cluster: describe_queue(cluster, group_id, known))
+        if found.is_forbidden and found.refusal is not None and known is None:
+            self._refusal = time.monotonic() + REFUSED_SECONDS, found.refusal
+        return found
+
+    async def _look_at_transactions(self) -> ListedTransactions:
+        snapshot, nodes = await self._answering()
+        answers = await self._transaction_lines.ask({node: transaction_question(node) for node in nodes})
+        return join_transactions(answers, snapshot.silent)
+
+    async def _look_at_reports(self) -> Reports:
+        topic = (await self.snapshot()).topics.get(PIPELINE_METRICS)
+        if topic is None:
+            return {}
+        numbers = [each.number for each in topic.partitions]
+        return await self.connections.ask(lambda cluster: read_reports(cluster, PIPELINE_METRICS, numbers))
 
     async def _look_at_disks(self) -> Disks:
         snapshot = await self.snapshot()
@@ -232,7 +288,7 @@ class Observer:
 
     async def _look_at_retention(self) -> RetentionSettings:
         topics = list((await self.snapshot()).topics)
-        return await self.connections.ask(lambda cluster: describe_retention(cluster, topics))
+        return await self.ask(lambda cluster: describe_retention(cluster, topics))
 
     async def _look_at_moves(self) -> dict[TopicPartition, Reassignment]:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from barnabas.console.messages.fetching import Leaders, fetch
 from barnabas.model.ids import TopicPartition
@@ -26,14 +26,16 @@ MOST_LISTED: Final = 50
 MOST_TEXT: Final = 500
 """Characters of a name."""
 MOST_FIGURE: Final = 1 << 63
+Reports: TypeAlias = dict[str, list[dict[str, Any]]]
+"""Reports by query, the oldest first."""
 _NUMBERS: Final = ("batch", "seconds", "rows", "rows_per_second", "lag", "state_rows", "files", "dead_letters")
 _TEXTS: Final = ("at", "kind", "pipeline", "group", "sink", "format", "watermark", "letters_table")
 _LISTS: Final = ("topics", "steps")
 
 
-def read_reports(cluster: ClusterAdmin, topic: str, partitions: Sequence[int]) -> dict[str, list[dict[str, Any]]]:
+def read_reports(cluster: ClusterAdmin, topic: str, partitions: Sequence[int]) -> Reports:
     """The last reports by query, the oldest first. What is no report is passed over, and what is too much."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    found: Reports = {}
     for report in _reports(cluster, topic, partitions):
         if report["query"] in found or len(found) < MOST_QUERIES:
             found.setdefault(report["query"], []).append(report)

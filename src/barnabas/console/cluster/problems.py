@@ -53,21 +53,25 @@ class Observations:
     """Groups whose lag grows, and by how much in the last minutes."""
     moving: int = 0
     """Partitions that are being reassigned."""
+    start_again: Mapping[int, str] = field(default_factory=dict)
+    """What starts a broker again, where that is known."""
 
 
 def find_problems(observed: Observations) -> list[ClusterProblem]:
-    """All problems, the worst first."""
+    """All problems, the worst first; what causes others before them, and as bad as the worst of these."""
+    partitions = list(_partitions(observed.snapshot, observed.least_isr))
+    level = ERROR if any(each.level == ERROR for each in partitions) else WARNING
     found = [
-        *_partitions(observed.snapshot, observed.least_isr),
-        *_brokers(observed.snapshot),
+        *_brokers(observed.snapshot, observed.start_again, level),
         *_directories(observed.disks),
+        *partitions,
         *_groups(observed.groups, observed.growing),
         *_moves(observed.moving),
     ]
     return sorted(found, key=lambda problem: (ERROR, WARNING, NOTE).index(problem.level))
 
 
-def _brokers(snapshot: ClusterSnapshot) -> Iterator[ClusterProblem]:
+def _brokers(snapshot: ClusterSnapshot, start_again: Mapping[int, str], level: str) -> Iterator[ClusterProblem]:
     if snapshot.controller is None:
         yield ClusterProblem(
             level=ERROR,
@@ -78,17 +82,26 @@ def _brokers(snapshot: ClusterSnapshot) -> Iterator[ClusterProblem]:
         )
     for broker in snapshot.brokers.values():
         if not broker.up:
+            unregister = f"barnabas cluster unregister --id {broker.id}"
+            command = start_again.get(broker.id)
+            to_do = (
+                f"Start it again on {broker.host}, by the command or service that it was started with. If it does not "
+                "come back, unregister it:"
+                if command is None
+                else "Start it again by the command below. One that never comes back is unregistered by "
+                "`barnabas cluster unregister`."
+            )
             yield ClusterProblem(
-                level=WARNING,
+                level=level,
                 title=f"Broker {broker.id} is down",
                 detail=f"It is registered at {broker.host}:{broker.port} and does not take part in the cluster.",
-                to_do="Start it again, or unregister it if it does not come back.",
+                to_do=to_do,
                 link=f"/brokers/{broker.id}",
-                command=f"barnabas cluster unregister --id {broker.id}",
+                command=command or unregister,
             )
     for number, reason in snapshot.silent.items():
         yield ClusterProblem(
-            level=WARNING,
+            level=level,
             title=f"Broker {number} does not answer",
             detail=f"The cluster takes it for alive, but: {reason}.",
             to_do="It may be starting, stopping or overloaded. Look into its log.",
@@ -179,7 +192,7 @@ def _groups(groups: GroupStates | None, growing: Mapping[str, int]) -> Iterator[
         yield ClusterProblem(
             level=WARNING,
             title="The offsets of some groups cannot be read",
-            detail=f"{groups.error}.",
+            detail=f"{groups.error[:1].upper()}{groups.error[1:]}.",
             to_do="A coordinator may be loading or moving. If this stays, look into the brokers' logs.",
             link="/groups",
         )

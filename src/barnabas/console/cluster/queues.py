@@ -42,11 +42,19 @@ class QueueState(NamedTuple):
     copies: bool
     is_forbidden: bool = False
     """Whether it is refused because the user may not act for the cluster, whichever queue it is."""
+    is_silent: bool = False
+    """Whether those who keep the state do not answer."""
+
+    @classmethod
+    def silent(cls, reason: str) -> QueueState:
+        """Of a queue whose state nobody tells now."""
+        told = f"Not all brokers that keep the state of the queue answer: {reason}."
+        return cls({}, told, None, False, is_silent=True)
 
     def document(
         self, starts: Mapping[TopicPartition, int], snapshot: ClusterSnapshot, disks: Disks
     ) -> dict[str, object]:
-        """As the page gets it, in three fields.
+        """As the page gets it, in four fields.
 
         in_flight      null where it may not be seen; else for each partition that was begun {topic, partition, start,
                        available, acknowledged, archiving, archived, deliveries, runs}. The four counts are of messages
@@ -54,7 +62,8 @@ class QueueState(NamedTuple):
                        letter is not stored yet; given up. `deliveries` is how often the one that is not done was
                        delivered that was delivered most often. `runs` has at most 100 {first, last, state, deliveries},
                        the oldest first, where `state` is Available, Acknowledged, Archiving or Archived.
-        in_flight_refusal  null, or why in_flight is: it takes ClusterAction on the cluster
+        in_flight_refusal  null, or why in_flight is: it takes ClusterAction on the cluster, and brokers that answer
+        in_flight_silent   whether it is because of brokers that do not answer
         dead_letters   null without a topic for them, else {topic, copies, records}: whether they have the whole record,
                        and how many records the topic has, of whatever queue; null if that is not known
         """
@@ -62,6 +71,7 @@ class QueueState(NamedTuple):
         return {
             "in_flight": None if self.refusal is not None else rows,
             "in_flight_refusal": self.refusal,
+            "in_flight_silent": self.is_silent,
             "dead_letters": None
             if not self.letters
             else {
@@ -72,7 +82,12 @@ class QueueState(NamedTuple):
         }
 
 
-NO_QUEUE: Final[dict[str, object]] = {"in_flight": None, "in_flight_refusal": None, "dead_letters": None}
+NO_QUEUE: Final[dict[str, object]] = {
+    "in_flight": None,
+    "in_flight_refusal": None,
+    "in_flight_silent": False,
+    "dead_letters": None,
+}
 """The same fields of any other group."""
 
 

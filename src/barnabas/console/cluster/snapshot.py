@@ -83,6 +83,11 @@ class ClusterSnapshot:
     silent: Mapping[int, str]
     """Brokers that are taken to be up and did not answer, and what happened."""
 
+    @property
+    def under_replicated(self) -> int:
+        """Partitions with a replica that is not in sync."""
+        return sum(len(each.isr) < len(each.replicas) for topic in self.topics.values() for each in topic.partitions)
+
 
 @dataclass(frozen=True, slots=True)
 class Disks:
@@ -172,8 +177,8 @@ class DiskAnswer(NamedTuple):
 
 
 def disk_questions(snapshot: ClusterSnapshot) -> dict[Node, Callable[[ClusterAdmin], DiskAnswer]]:
-    """To each broker that is up: its log directories, and where the logs begin that it leads."""
-    up = {number: broker for number, broker in snapshot.brokers.items() if broker.up}
+    """To each broker that is up and answers: its log directories, and where the logs begin that it leads."""
+    up = {number: broker for number, broker in snapshot.brokers.items() if broker.up and number not in snapshot.silent}
     led = Topology(snapshot.at, snapshot.cluster_id, snapshot.controller, up, snapshot.topics).led
     return {each.node: _disk_question(each.node, led.get(each.node, [])) for each in up.values()}
 

@@ -14,6 +14,7 @@ function niceTop(value) {
   return [1, 2, 2.5, 5, 10].map((step) => step * power).find((step) => step >= value) ?? value;
 }
 
+const UNKNOWN = "not known now";
 const NONE = "No figures yet. They begin with this console, and stay for a day.";
 // Of one topic or group: those at rest get no places in a full history.
 export const NONE_OF_ONE = `${NONE} Among thousands of topics and groups, those at rest have none.`;
@@ -25,13 +26,15 @@ export function chart(title, write, unit = "", none = NONE) {
   const figure = h("figure", { class: "chart" },
     h("figcaption", {}, h("span", { class: "chart-title" }, title), readout), area);
   let points = [];
+  let live = null; // what is true now: the history has it seconds later
   let span = 3600;
   let pointed = null; // where the pointer is, also over a new drawing
   let look = () => {};
 
   function draw() {
     const width = Math.max(240, area.clientWidth);
-    const known = points.filter((point) => point[1] !== null);
+    const shown = points.length && live ? [...points, [Math.max(live[0], points[points.length - 1][0]), live[1]]] : points;
+    const known = shown.filter((point) => point[1] !== null);
     if (!known.length) {
       replace(area, h("p", { class: "chart-empty" }, none));
       replace(readout);
@@ -39,12 +42,13 @@ export function chart(title, write, unit = "", none = NONE) {
       return;
     }
     const top = niceTop(Math.max(...known.map((point) => point[1])));
-    const first = points[0][0];
-    const last = points[points.length - 1][0];
+    const first = shown[0][0];
+    const last = shown[shown.length - 1][0];
+    const now = live && live[1] === null ? UNKNOWN : `${write(known[known.length - 1][1])}${unit}`;
     const x = (at) => LEFT + ((at - first) / Math.max(1, last - first)) * (width - LEFT - 6);
     const y = (value) => TOP + (1 - value / top) * (HEIGHT - TOP - BOTTOM);
     const root = svg("svg", { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img",
-      "aria-label": `${title}: now ${write(known[known.length - 1][1])}${unit}, at most ${write(Math.max(...known.map((p) => p[1])))}${unit}` });
+      "aria-label": `${title}: now ${now}, at most ${write(Math.max(...known.map((p) => p[1])))}${unit}` });
     for (const part of [0, 0.5, 1]) {
       const at = y(top * part);
       root.append(svg("line", { class: "grid", x1: LEFT, x2: width, y1: at, y2: at }),
@@ -56,7 +60,7 @@ export function chart(title, write, unit = "", none = NONE) {
       root.append(svg("text", { class: "axis", x: x(at), y: HEIGHT - 4,
         "text-anchor": step === 0 ? "start" : step === steps ? "end" : "middle" }, clock(at)));
     }
-    for (const part of runs(points)) {
+    for (const part of runs(shown)) {
       const line = part.map((point) => `${x(point[0]).toFixed(1)},${y(point[1]).toFixed(1)}`);
       const begin = x(part[0][0]).toFixed(1);
       const end = x(part[part.length - 1][0]).toFixed(1);
@@ -69,7 +73,7 @@ export function chart(title, write, unit = "", none = NONE) {
       if (pointed === null) {
         cursor.setAttribute("x1", -10);
         cursor.setAttribute("x2", -10);
-        replace(readout, `${write(known[known.length - 1][1])}${unit}`);
+        replace(readout, now);
         return;
       }
       const at = first + ((pointed - LEFT) / (width - LEFT - 6)) * (last - first);
@@ -91,7 +95,12 @@ export function chart(title, write, unit = "", none = NONE) {
     look();
   });
   new ResizeObserver(() => points.length && draw()).observe(area);
-  return { node: figure, set(found, seconds) { points = found ?? []; span = seconds; draw(); } };
+  return {
+    node: figure,
+    set(found, seconds) { points = found ?? []; span = seconds; draw(); },
+    // The value at this moment, in seconds since 1970; null where nobody knows it.
+    now(at, value) { live = [at, value]; if (points.length) draw(); },
+  };
 }
 
 // Stretches without a gap.

@@ -87,7 +87,7 @@ export function nameServers(found) {
 }
 
 // These ask no cluster: they start something, or read files.
-const ALONE = /^barnabas (start|console|log)\b/;
+const ALONE = /^barnabas (start|restart|console|log)\b/;
 
 // A command that can be copied with one click.
 export function copyable(shown, label = "Copy") {

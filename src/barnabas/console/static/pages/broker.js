@@ -24,6 +24,7 @@ export async function show({ root, title, every, signal, session, parameters }) 
   let rows = [];
   let failure = null;
   let up = true;
+  let known = "up";
   const draw = () => {
     const text = search.value.trim().toLowerCase();
     const fit = rows.filter((row) => (all.checked || row.set || text) && `${row.name} ${row.meaning}`.toLowerCase().includes(text));
@@ -51,7 +52,9 @@ export async function show({ root, title, every, signal, session, parameters }) 
   search.addEventListener("input", draw);
   all.addEventListener("change", draw);
   every(1, () => get(`/api/brokers/${id}`, signal), (now) => {
-    if (up !== now.up) {
+    const state = now.up ? now.silent ? "silent" : "up" : "down";
+    if (known !== state) {
+      known = state;
       up = now.up;
       again();
     }
@@ -63,11 +66,11 @@ export async function show({ root, title, every, signal, session, parameters }) 
       { name: "Replicas", kind: "number", show: (row) => count(row.replicas) },
       { name: "Data", kind: "number", show: (row) => bytes(row.size) },
       { name: "Disk used", kind: "number", show: (row) => row.total ? [bar(1 - row.usable / row.total), ` ${Math.round((1 - row.usable / row.total) * 100)} %`] : "–" },
-    ], now.directories, "Log directories", (row) => row.path) : empty("No directories are known.", "The broker is down, or does not tell."));
+    ], now.directories, "Log directories", (row) => row.path) : empty("No directories are known.", !now.up ? "The broker is down." : now.silent ? "The broker does not answer." : "You may not see them, or the broker does not tell."));
     update(largest, h("h2", {}, "Largest partitions"), now.largest.length ? table([
       { name: "Partition", show: (row) => h("span", { class: "wrap" }, link(path("topics", row.topic), `${row.topic}-${row.partition}`)) },
       { name: "Size", kind: "number", show: (row) => bytes(row.size) },
-    ], now.largest.slice(0, 8), "Largest partitions", (row) => `${row.topic}-${row.partition}`) : empty("Nothing here."));
+    ], now.largest.slice(0, 8), "Largest partitions", (row) => `${row.topic}-${row.partition}`) : empty(now.directories.length ? "Nothing here." : "Not known now."));
   });
-  const again = every(30, load, draw);
+  const again = every(2, load, draw);
 }

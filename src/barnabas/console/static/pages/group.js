@@ -37,13 +37,16 @@ export async function show({ root, title, every, signal, query, session, navigat
   every(1, () => get(`/api/group${search({ id })}`, signal), (found) => {
     now = found;
     const lag = now.partitions.reduce((all, row) => all + (row.lag ?? 0), 0);
-    update(tiles, tile("State", groupState(now.state)), tile("Kind", h("small", {}, kindOf(now.type))), tile("Members", count(now.members.length)),
+    update(tiles, tile("State", groupState(now.state)), tile("Kind", h("small", {}, kindOf(now.type))), tile("Members", now.is_known ? count(now.members.length) : "–"),
       tile("Lag", short(lag)), tile("Coordinator", now.coordinator === null ? "–" : String(now.coordinator)),
       tile("Assignor", h("small", {}, now.assignor || "–")), now.epoch === null ? null : tile("Epoch", count(now.epoch)),
       now.dead_letters ? tile("Dead letters", count(now.dead_letters.records), { to: `${path("topics", now.dead_letters.topic)}/messages` }) : null);
-    update(note, now.refusal ? h("div", { class: "notice warning" }, now.refusal) : null);
+    figure.now(now.at, now.silent ? null : lag);
+    update(note, now.silent ? h("div", { class: "notice warning", role: "alert" }, `This is not how the group is now. ${now.silent} `,
+      now.is_known ? "What is shown is what it told before." : "Its members are not known, and its offsets are those that it told before.") : null,
+    now.refusal ? h("div", { class: "notice warning" }, now.refusal) : null);
     update(members, h("h2", {}, "Members"), now.members.length ? memberTable(now)
-      : empty("No members now.", "What the group has committed is kept. Its lag grows until a consumer comes."));
+      : !now.is_known ? empty("The members are not known.", "The coordinator of the group does not answer.") : empty("No members now.", "What the group has committed is kept. Its lag grows until a consumer comes."));
     view.set(now.partitions);
     queue.hidden = now.type !== "Share";
     if (!queue.hidden) update(queue, h("h2", {}, "In flight"), inFlight(now));
@@ -109,7 +112,7 @@ const STATES = { Available: ["warning", "for another try"], Acknowledged: ["ok",
 
 // What became of a queue's messages that lie behind its start offsets.
 function inFlight(now) {
-  if (now.in_flight === null) return empty("You may not see what is in flight.", now.in_flight_refusal);
+  if (now.in_flight === null) return empty(now.in_flight_silent ? "What is in flight is not known now." : "You may not see what is in flight.", now.in_flight_refusal);
   if (!now.in_flight.length) return empty("Nothing is in flight.", "Messages that were delivered and are not done stand here.");
   return table([
     { name: "Partition", show: (row) => h("span", { class: "wrap" }, link(path("topics", row.topic), `${row.topic}-${row.partition}`)) },

@@ -43,6 +43,7 @@ export async function show({ root, title, every, signal }) {
     update(problems, wrong(now), now.history_failure ? h("div", { class: "notice" }, `No figures are kept now. ${now.history_failure}`) : null,
       now.metrics_failure ? h("div", { class: "notice" }, `Bytes a second are not known. ${now.metrics_failure}`) : null);
     update(tiles, figuresNow(now));
+    figures.forEach(([name, each]) => each.now(now.at, valueOf(now, name)));
     update(busiest, h("h2", {}, "Busiest topics"), now.busiest.length
       ? table([
         { name: "Topic", show: (row) => h("span", { class: "wrap" }, link(path("topics", row.topic), row.topic)) },
@@ -73,8 +74,15 @@ function wrong(now) {
       problem.command ? copyable(problem.command) : null)));
 }
 
+// What a chart shows, as it is at this moment.
+function valueOf(now, name) {
+  return { records: now.records, lag: now.lag, disk: now.disk, "under-replicated": now.under_replicated,
+    "bytes-in": now.traffic?.bytes_in ?? null, "bytes-out": now.traffic?.bytes_out ?? null }[name];
+}
+
 function figuresNow(now) {
   const up = now.brokers.filter((broker) => broker.up && !broker.silent).length;
+  const some = up < now.brokers.length ? h("small", {}, ` on ${up} of ${now.brokers.length}`) : null;
   return [
     tile("Brokers", [String(up), h("small", {}, ` of ${now.brokers.length}`)], { to: "/brokers", bad: up < now.brokers.length }),
     tile("Controller", now.controller === null ? "none" : String(now.controller), { to: "/brokers", bad: now.controller === null }),
@@ -83,7 +91,7 @@ function figuresNow(now) {
     tile("Records in", rate(now.records), { to: "/topics" }),
     tile("Groups", count(now.groups), { to: "/groups" }),
     tile("Lag", short(now.lag), { to: "/groups" }),
-    tile("On disk", bytes(now.disk), { to: "/brokers" }),
+    tile("On disk", [bytes(now.disk), some], { to: "/brokers" }),
     now.traffic ? tile("Bytes in", `${bytes(now.traffic.bytes_in)}/s`) : null, // they come later, and move nothing
     now.traffic ? tile("Bytes out", `${bytes(now.traffic.bytes_out)}/s`) : null,
   ];

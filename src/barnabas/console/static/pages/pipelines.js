@@ -13,14 +13,15 @@ const LATE = 10 * 60 * 1000;
 export async function show({ root, title, every, signal }) {
   title("Pipelines");
   const body = h("div");
-  replace(root, h("div", { class: "head" }, h("h1", {}, "Pipelines and tables")), body);
+  const note = h("div");
+  replace(root, h("div", { class: "head" }, h("h1", {}, "Pipelines and tables")), note, body);
   every(2, () => get("/api/pipelines", signal), (found) => {
-    if (!found.pipelines.length) {
+    update(note, found.error ? h("div", { class: "notice warning" }, `Not all reports can be read now: ${found.error}. What is shown may be old.`) : null);
+    if (!found.pipelines.length && found.error) update(body);
+    else if (!found.pipelines.length) {
       update(body, h("section", { class: "card" }, empty("No pipeline has reported yet.",
         "Loads and pipelines report every batch to the topic " + found.topic + ", without being told to. Start one:", "barnabas load orders --to lake/orders --every 30s")));
-      return;
-    }
-    update(body, found.pipelines.map(card));
+    } else update(body, found.pipelines.map(card));
   });
 }
 

@@ -31,20 +31,21 @@ export async function show({ root, title, every, signal }) {
     cleaners, h("section", { class: "card" }, view.element),
     h("p", { class: "tools" }, h("span", { class: "muted" }, "What is still to be compacted, log by log, on a broker's machine: "), copyable("barnabas log cleaner ./data")));
   narrow();
-  every(10, () => get("/api/retention", signal), (found) => {
+  every(2, () => get("/api/retention", signal), (found) => {
     view.set(found.topics);
-    update(cleaners, h("h2", {}, "Cleaner"), found.cleaners.length ? table(CLEANER, found.cleaners, "Cleaner", (row) => row.broker)
+    update(cleaners, h("h2", {}, "Cleaner"), found.cleaners.length ? table(CLEANER, found.cleaners, "Cleaner", (row) => row.address)
       : empty("Brokers do not tell what their cleaners do.", "Start them with metrics, and this console reads them:", "barnabas start --metrics 9404"));
   });
 }
 
 const CLEANER = [
-  { name: "Broker", show: (row) => h("span", { class: "mono wrap" }, row.broker) },
-  { name: "State", show: (row) => row.dead_threads ? badge("error", `${count(row.dead_threads)} threads ended`)
+  { name: "Broker", show: (row) => row.broker === null ? h("span", { class: "mono wrap" }, row.address)
+    : [link(path("brokers", row.broker), `Broker ${row.broker}`), h("div", { class: "meaning mono wrap" }, row.address)] },
+  { name: "State", show: (row) => row.silent ? badge("warning", "no answer") : row.dead_threads ? badge("error", `${count(row.dead_threads)} threads ended`)
     : row.uncleanable ? badge("warning", `${plural(row.uncleanable, "partition")} given up`) : badge("ok", "well") },
-  { name: "Last run", kind: "number", show: (row) => row.since_ms === undefined || row.since_ms < 0 ? "none yet" : `${duration(row.since_ms)} ago` },
-  { name: "Logs compacted", kind: "number", show: (row) => count(row.cleanings ?? 0) },
-  { name: "Gone over", kind: "number", optional: true, show: (row) => bytes(row.read ?? 0) },
+  { name: "Last run", kind: "number", show: (row) => row.silent ? "–" : row.since_ms === undefined || row.since_ms < 0 ? "none yet" : `${duration(row.since_ms)} ago` },
+  { name: "Logs compacted", kind: "number", show: (row) => row.silent ? "–" : count(row.cleanings ?? 0) },
+  { name: "Gone over", kind: "number", optional: true, show: (row) => row.silent ? "–" : bytes(row.read ?? 0) },
   { name: "Kept of it", kind: "number", optional: true, show: (row) => row.read ? `${Math.round(((row.kept ?? 0) / row.read) * 100)} %` : "–" },
-  { name: "Took", kind: "number", optional: true, show: (row) => duration((row.seconds ?? 0) * 1000) },
+  { name: "Took", kind: "number", optional: true, show: (row) => row.silent ? "–" : duration((row.seconds ?? 0) * 1000) },
 ];

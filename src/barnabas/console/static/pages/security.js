@@ -111,5 +111,5 @@ export async function show({ root, title, every, signal, session }) {
       act: () => post("/api/security/quotas", { entity: row.entity, quota: row.quota, value: null }) }), "The quota was removed.");
   }
 
-  const again = every(15, () => get("/api/security", signal), draw);
+  const again = every(2, () => get("/api/security", signal), draw);
 }

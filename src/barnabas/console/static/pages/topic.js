@@ -83,6 +83,7 @@ async function showPartitions({ every, signal }, name, body) {
       tile("Records", short(now.partitions.reduce((all, row) => all + Math.max(0, (row.end ?? 0) - (row.start ?? 0)), 0))),
       tile("Size", bytes(sum("size"))), tile("Records in", rate(sum("rate"))),
       tile("min.insync.replicas", now.least_isr === null ? "–" : String(now.least_isr)));
+    figure.now(now.at, sum("rate"));
     view.set(now.partitions.map((row) => ({ ...row, least: now.least_isr })));
   });
   every(10, () => get(`/api/history?name=${encodeURIComponent(`records:${name}`)}&seconds=3600`, signal),
@@ -132,7 +133,7 @@ async function showSettings({ every, signal, session, root }, name, body) {
 
   search.addEventListener("input", draw);
   all.addEventListener("change", draw);
-  const again = every(30, () => get(`/api${path("topics", name)}/settings`, signal), (found) => {
+  const again = every(2, () => get(`/api${path("topics", name)}/settings`, signal), (found) => {
     rows = found.settings;
     draw();
   });

@@ -5,7 +5,7 @@ import { ask, tell } from "../dialog.js";
 import { badge, empty, h, replace } from "../dom.js";
 import { duration } from "../format.js";
 import { bigTable } from "../table.js";
-import { showEither } from "../update.js";
+import { showEither, update } from "../update.js";
 
 export async function show({ root, title, every, signal, session }) {
   title("Transactions");
@@ -19,7 +19,8 @@ export async function show({ root, title, every, signal, session }) {
     { name: "", show: (row) => row.age === null || session.read_only ? "" : h("button", { type: "button", class: "plain", onclick: () => abort(row) }, "Abort") },
   ], { label: "Transactions", id: (row) => row.id, sort: "Open for", descending: true });
   const card = h("section", { class: "card" }, view.element);
-  replace(root, h("div", { class: "head" }, h("h1", {}, "Transactions")), h("div", { class: "tools" }, h("span", { class: "grow" }), view.count), card);
+  const note = h("div");
+  replace(root, h("div", { class: "head" }, h("h1", {}, "Transactions")), note, h("div", { class: "tools" }, h("span", { class: "grow" }), view.count), card);
 
   async function abort(row) {
     const done = await ask({ title: `Abort the transaction of ${row.id}?`, action: "Abort", danger: true, confirm: row.id,
@@ -30,6 +31,8 @@ export async function show({ root, title, every, signal, session }) {
 
   every(2, () => get("/api/transactions", signal), (found) => {
     view.set(found.transactions.map((row) => ({ ...row, late: row.age !== null && row.age > row.timeout + 10000 })), found.count);
+    update(note, found.silent.length ? h("div", { class: "notice warning" },
+      `${found.silent.length === 1 ? "Broker" : "Brokers"} ${found.silent.join(", ")} ${found.silent.length === 1 ? "does" : "do"} not answer. What is coordinated there is not shown.`) : null);
     showEither(card, view.element, found.count ? null : empty("No transactions yet.", "A producer with a transactional.id shows here. Transactions that hang are found with:", "barnabas transactions find-hanging --broker-id 0"));
   });
 }
