@@ -4,7 +4,8 @@ A client's metrics are OpenTelemetry's MetricsData, which has the same bytes as 
 are not read here, only uncompressed, with a limit: a megabyte can become a gigabyte otherwise (CVE-2026-111073). Who
 pushed them goes along in headers. A receiver that sends elsewhere is not followed: the token is for it alone.
 
-Nothing waits for the receiver. What it does not take within a bound of bytes is dropped and counted.
+Nothing waits for the receiver. A few pushes are under way to it at a time, in threads of their own, and those of one
+client one after the other. What it does not take within a bound of bytes is dropped and counted.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import urllib.request
 import uuid
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
+from barnabas.broker.daemon_threads import in_daemon_thread
 from barnabas.broker.tasks import TaskSet
 from barnabas.machines.telemetry import ALL_METRICS, TelemetryClients, TelemetrySubscription
 from barnabas.model.errors import ConfigError, ErrorCode, InvalidRecord, MessageTooLarge, UnsupportedCompressionType
@@ -37,7 +40,11 @@ ACCEPTED: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
 EXPANSION: Final = 8
 """How many times telemetry.max.bytes a push may have when it is uncompressed."""
 MOST_WAITING: Final = 16 << 20
-"""Bytes that wait for the receiver; more is dropped."""
+"""Bytes that wait for the receiver, or are on their way to it; more is dropped."""
+PUSH_BYTES: Final = 2048
+"""What a push takes beside its metrics: headers may be as long as names are."""
+SENDERS: Final = 4
+"""Pushes that are under way at a time."""
 SEND_SECONDS: Final = 10.0
 PAUSE_SECONDS: Final = 5.0
 """After a push that could not be sent."""
@@ -74,17 +81,27 @@ class TelemetryReceiver:
             interval_ms=settings.number("telemetry.interval.ms"),
         )
         self.clients = TelemetryClients(subscription, uuid.uuid4)
-        self._waiting: asyncio.Queue[Push] = asyncio.Queue()
-        self._waiting_bytes = 0
+        self._waiting: list[asyncio.Queue[Push]] = [asyncio.Queue() for _ in range(SENDERS)]
+        """A client's pushes are all in the same one, so they keep their order."""
+        self.waiting_bytes = 0
         self._is_failing = False
         self._tasks = TaskSet()
         self.taken = 0
         self.sent = 0
-        self.dropped = 0
+        self.failed = 0
+        """Pushes that the receiver did not take."""
+        self.without_room = 0
+        """Pushes that came while too many waited."""
+
+    @property
+    def dropped(self) -> int:
+        """Pushes that are lost."""
+        return self.failed + self.without_room
 
     def start(self) -> None:
         """Begin to send."""
-        self._tasks.spawn(self._send_all(), "client telemetry")
+        for waiting in self._waiting:
+            self._tasks.spawn(self._send_all(waiting), "client telemetry")
 
     async def stop(self) -> None:
         """Send nothing more."""
@@ -110,10 +127,10 @@ class TelemetryReceiver:
         self.taken += 1
         if not metrics:
             return
-        if self._waiting_bytes + len(metrics) > MOST_WAITING:
-            self.dropped += 1
+        if self.waiting_bytes + len(metrics) + PUSH_BYTES > MOST_WAITING:
+            self.without_room += 1
             return
-        self._waiting_bytes += len(metrics)
+        self.waiting_bytes += len(metrics) + PUSH_BYTES
         headers = {
             **self._own_headers,
             "X-Kafka-Client-Instance-Id": str(client_id),
@@ -122,15 +139,15 @@ class TelemetryReceiver:
             "X-Kafka-Client-Address": _UNSAFE.sub("_", caller.address[0])[:256],
             "X-Kafka-Principal": _UNSAFE.sub("_", caller.principal)[:256],
         }
-        self._waiting.put_nowait(Push(metrics, headers))
+        self._waiting[client_id.int % SENDERS].put_nowait(Push(metrics, headers))
 
-    async def _send_all(self) -> None:
+    async def _send_all(self, waiting: asyncio.Queue[Push]) -> None:
         while True:
-            push = await self._waiting.get()
+            push = await waiting.get()
             try:
-                await asyncio.to_thread(self._post, push)
+                await in_daemon_thread("barnabas-telemetry", self._post, push)
             except (OSError, HTTPException, ValueError) as error:
-                self.dropped += 1
+                self.failed += 1
                 if not self._is_failing:
                     logger.warning("Metrics of clients cannot be sent to %s and are dropped: %s", self._endpoint, error)
                 self._is_failing = True
@@ -139,13 +156,16 @@ class TelemetryReceiver:
                 self.sent += 1
                 self._is_failing = False
             finally:
-                self._waiting_bytes -= len(push.metrics)
+                self.waiting_bytes -= len(push.metrics) + PUSH_BYTES
 
     def _post(self, push: Push) -> None:
         """Send one push. Runs in a thread; raises OSError, HTTPException."""
         request = urllib.request.Request(self._endpoint, data=push.metrics, headers=dict(push.headers))
-        with self._opener.open(request, timeout=SEND_SECONDS):
-            return
+        try:
+            self._opener.open(request, timeout=SEND_SECONDS).close()
+        except HTTPError as error:
+            error.close()  # or its connection stays open until the garbage collector comes by
+            raise
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

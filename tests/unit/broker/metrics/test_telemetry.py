@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
@@ -10,7 +11,7 @@ import cramjam
 import pytest
 
 from barnabas.broker.metrics import telemetry
-from barnabas.broker.metrics.telemetry import EXPANSION, TelemetryReceiver
+from barnabas.broker.metrics.telemetry import EXPANSION, PUSH_BYTES, SENDERS, TelemetryReceiver
 from barnabas.broker.serving.caller import Caller, Session
 from barnabas.model.config.broker import BrokerConfig
 from barnabas.model.errors import ConfigError, ErrorCode
@@ -102,7 +103,8 @@ async def test_a_receiver_that_is_away_holds_up_nobody(caplog: pytest.LogCapture
 async def test_a_receiver_that_answers_garbage_does_not_end_the_sending(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barnabas.broker.metrics.telemetry.PAUSE_SECONDS", 0)
 
-    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\nmetrics")
         writer.write(b"what is this\r\n\r\n")
         writer.close()
 
@@ -119,11 +121,54 @@ async def test_a_receiver_that_answers_garbage_does_not_end_the_sending(monkeypa
 
 
 async def test_what_waits_for_the_receiver_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telemetry, "MOST_WAITING", 100)
+    """Also where pushes are small: their headers count."""
+    monkeypatch.setattr(telemetry, "MOST_WAITING", 3 * (30 + PUSH_BYTES) + 29)
     receiver = a_receiver()
     for _ in range(10):
         receiver.take(CLIENT, CALLER, b"x" * 30)
-    assert (receiver.taken, receiver.dropped) == (10, 7)
+    assert (receiver.taken, receiver.without_room, receiver.dropped) == (10, 7, 7)
+    assert receiver.waiting_bytes == 3 * (30 + PUSH_BYTES)
+
+
+async def test_a_receiver_that_is_slow_gets_several_at_a_time_and_those_of_one_client_in_order() -> None:
+    """One client after the other was sent to it, in threads that the broker needs for other things."""
+    open_now = most = 0
+    bodies: list[bytes] = []
+    release = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal open_now, most
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+        bodies.append(await reader.readexactly(length))
+        open_now += 1
+        most = max(most, open_now)
+        await release.wait()
+        open_now -= 1
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server, asyncio.timeout(30):
+        host, port = server.sockets[0].getsockname()
+        receiver = a_receiver(f"http://{host}:{port}/v1/metrics")
+        receiver.start()
+        for number in range(3):
+            for client in range(2 * SENDERS):
+                receiver.take(UUID(int=client), CALLER, b"%d of %d" % (number, client))
+        while most < SENDERS:
+            await asyncio.sleep(0.01)
+        names = {thread.name for thread in threading.enumerate()}
+        assert "barnabas-telemetry" in names
+        assert most == SENDERS and receiver.sent == 0
+        release.set()
+        while receiver.sent < 6 * SENDERS:
+            await asyncio.sleep(0.01)
+        await receiver.stop()
+    assert (receiver.waiting_bytes, receiver.dropped, most) == (0, 0, SENDERS)
+    for client in range(2 * SENDERS):
+        assert [each for each in bodies if each.endswith(b" %d" % client)] == [
+            b"%d of %d" % (n, client) for n in range(3)
+        ]
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ class NetworkSeries:
             *self._memory(server),
             *_throttling(server),
             self._certificates(),
+            *self._telemetry(),
         ]
 
     def _connections(self, server: Server) -> list[Family]:
@@ -105,6 +106,17 @@ class NetworkSeries:
         parked.add(self._broker.validation_pool.waiting_bytes, labels(kind="validation"))
         limit = "Memory that requests which are not whole may take (queued.max.request.bytes)."
         return [parked, gauge("barnabas_parked_bytes_limit", limit, server.budget.limit)]
+
+    def _telemetry(self) -> list[Family]:
+        """Nothing without a receiver of clients' metrics."""
+        receiver = self._broker.telemetry
+        if receiver is None:
+            return []
+        pushes = Family("barnabas_telemetry_pushes", COUNTER, "Pushes of clients' metrics, by what became of them.")
+        for result, count in (("sent", receiver.sent), ("failed", receiver.failed), ("no_room", receiver.without_room)):
+            pushes.add(count, labels(result=result))
+        waiting = "Memory of clients' metrics that wait for their receiver."
+        return [pushes, gauge("barnabas_telemetry_waiting_bytes", waiting, receiver.waiting_bytes)]
 
     def _certificates(self) -> Family:
         family = Family("barnabas_certificate_expiry_timestamp_seconds", GAUGE, "When a listener's certificate ends.")
