@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -95,8 +96,8 @@ def windows(browser: Browser, pages: Iterator[str]) -> Iterator[Mapping[str, str
         driver.switch_to.window(first)
 
 
-def watch(browser: Browser, script: str) -> None:
-    """Note when a page becomes true, or stops to be, and how often it was answered since."""
+def watch(browser: Browser, script: str, *, is_for_good: bool = True) -> None:
+    """Note when a page becomes true, or stops to be if it has to be for good, and how often it was answered since."""
     browser.run(
         "window.killed = Infinity; window.answers = 0; window.since = null;"
         "const says = (text, within = 'main') => document.querySelector(within)?.innerText.includes(text);"
@@ -108,7 +109,9 @@ def watch(browser: Browser, script: str) -> None:
         "const readout = (name) => within('figure.chart', name, '.chart-readout');"
         f"const holds = (killed) => !document.querySelector('.notice.error') && ({script});"
         "const look = () => {"
-        "  window.since = holds(window.killed) ? window.since ?? Date.now() : null; };"
+        "  if (holds(window.killed)) window.since ??= Date.now();"
+        f"  else if ({json.dumps(is_for_good)}) window.since = null;"
+        "};"
         "new MutationObserver(look).observe(document.body, {childList: true, characterData: true, subtree: true});"
         "new PerformanceObserver((list) => { window.answers += list.getEntries()"
         "  .filter((each) => each.name.includes('/api/') && performance.timeOrigin + each.startTime > window.killed)"

@@ -17,7 +17,6 @@ import anyio
 from barnabas.clients.scraping import MetricsAccess
 from barnabas.console.cluster import metrics
 from barnabas.console.cluster.cached_answer import CachedAnswer
-from barnabas.console.cluster.lines import PATIENCE_SECONDS
 from barnabas.console.settings import without_words
 from barnabas.model.base_error import BarnabasError
 
@@ -32,6 +31,8 @@ log = logging.getLogger(__name__)
 
 STEP_SECONDS: Final = 10.0
 TRAFFIC_SECONDS: Final = 1.0
+TRAFFIC_PATIENCE_SECONDS: Final = 0.3
+"""How long a page waits for newer figures of bytes, which it can do without."""
 SHARE_OF_TRAFFIC: Final = 9
 """Brokers' metrics are kept for so many times as long as reading them took: a broker with many partitions has a lot."""
 GROWTH_SAMPLES: Final = 30
@@ -66,7 +67,7 @@ class Sampler:
         self._lags: deque[dict[str, int]] = deque(maxlen=GROWTH_SAMPLES)
         self.failure: str | None = None
         """Why nothing was kept the last time."""
-        self._traffic = CachedAnswer(self._look_at_traffic, TRAFFIC_SECONDS, PATIENCE_SECONDS, SHARE_OF_TRAFFIC)
+        self._traffic = CachedAnswer(self._look_at_traffic, TRAFFIC_SECONDS, TRAFFIC_PATIENCE_SECONDS, SHARE_OF_TRAFFIC)
 
     @property
     def metrics_failure(self) -> str | None:

@@ -24,6 +24,7 @@ from barnabas.console.api.answers import (
 )
 from barnabas.console.api.overview import broker_rows
 from barnabas.console.api.settings_of import SettingsChange, setting_row
+from barnabas.console.cluster.problems import Observations, find_problems
 from barnabas.console.cluster.reassignment import ImpossiblePlan, PlannedMove, plan_moves
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
@@ -98,10 +99,14 @@ async def describe(request: Request) -> object:
     row = next((each for each in broker_rows(snapshot) if each["id"] == number), None)
     if row is None:
         raise NotFound(f"There is no broker {number}.")
+    problems = find_problems(
+        Observations(snapshot=snapshot, disks=disks, start_again=request.app.state.settings.start_again)
+    )
     directories = disks.directories.get(number, [])
     replicas = sorted((each for directory in directories for each in directory.replicas), key=lambda each: -each.size)
     return {
         **row,
+        "problems": [each.document() for each in problems if each.link == f"/brokers/{number}"],
         "directories": [_directory(each) for each in directories],
         "largest": [
             {"topic": each.partition.topic, "partition": each.partition.partition, "size": each.size}

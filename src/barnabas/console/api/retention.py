@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from barnabas.console.cluster.metrics import CleanerFigures
+    from barnabas.console.cluster.snapshot import ClusterSnapshot
 
 
 @endpoint
@@ -35,16 +36,16 @@ async def listing(request: Request) -> object:
                 **found.get(topic.name, {}),
             }
         )
-    return {"topics": rows, "cleaners": [_cleaner(each) for each in await request.app.state.sampler.cleaners()]}
+    cleaners = await request.app.state.sampler.cleaners()
+    return {"topics": rows, "cleaners": [_cleaner(each, snapshot) for each in cleaners]}
 
 
-def _cleaner(cleaner: CleanerFigures) -> dict[str, Any]:
-    return {
-        "broker": cleaner.broker,
-        "address": cleaner.address,
-        "silent": cleaner.figures is None,
-        **(cleaner.figures or {}),
-    }
+def _cleaner(cleaner: CleanerFigures, snapshot: ClusterSnapshot) -> dict[str, Any]:
+    broker = None if cleaner.broker is None else snapshot.brokers.get(cleaner.broker)
+    is_gone = broker is not None and (not broker.up or broker.id in snapshot.silent)
+    silent = is_gone or cleaner.figures is None
+    figures = {} if silent else dict(cleaner.figures or {})
+    return {"broker": cleaner.broker, "address": cleaner.address, "silent": silent, **figures}
 
 
 ROUTES = (Route("/api/retention", listing),)

@@ -113,9 +113,12 @@ class Connections:
         return ClusterAdmin(bootstrap_servers or self._bootstrap_servers, self.properties, self.timeout)
 
     def avoid_silent(self, nodes: Iterable[str], silent: Iterable[str]) -> None:
-        """Go last to brokers that hang from now on: the first address that was given may be that of one."""
-        wanted = [*self._given.split(","), *nodes]
-        avoided = set(silent)
+        """Go last to brokers that hang or are down from now on.
+
+        The first address that was given may be that of one, also under another name.
+        """
+        avoided, given = set(silent), self._given.split(",")
+        wanted = [*nodes, *given] if avoided else [*given, *nodes]
         order = sorted(dict.fromkeys(each.strip() for each in wanted), key=lambda address: address in avoided)
         self._bootstrap_servers = ",".join(order)
         if avoided - self._avoided:  # a connection that is idle may be to one of these

@@ -38,6 +38,8 @@ LISTENER_KEY: Final = "metrics.listener"
 PROTOCOL_KEY: Final = "metrics.security.protocol"
 SCRAPE_SECONDS: Final = 8.0
 """How long a page may take: a broker makes it whole before it sends the first byte, and rests while it does."""
+KEPT_SECONDS: Final = 3.0
+"""How long a rate is told of a broker whose next page is late."""
 LOOK_AGAIN_SECONDS: Final = 300.0
 """How often brokers are asked where their metrics are."""
 _FIGURE: Final = r"([-+]?[0-9]{1,30}(?:\.[0-9]{1,30})?(?:[eE][-+]?[0-9]{1,2})?)(?!\S)"
@@ -151,9 +153,9 @@ class TrafficReader:
         for page in pages:
             page.begin(self._fetch)
         began = time.monotonic()
-        for page in sorted(pages, key=lambda page: page.took):
+        for page in pages:
             if not page.is_late and page.broker not in snapshot.silent:
-                await page.wait(max(PATIENCE_SECONDS, 2 * page.took) - (time.monotonic() - began))
+                await page.wait(PATIENCE_SECONDS - (time.monotonic() - began))
         await asyncio.sleep(0)  # for those that were late before
         rates = [rate for page in pages if (rate := page.take()) is not None]
         self.failure = next((page.failure for page in pages if page.failure is not None), None)
@@ -208,8 +210,8 @@ class _MetricsPage:
         self.broker: int | None = None
         """Whose page it is; None before it has come, and of a broker that does not say."""
         self.is_late = False
-        self.took = 0.0
-        """Seconds until it came the last time."""
+        self._took = 0.0
+        self._rate: ByteRates | None = None
 
     def begin(self, fetch: Callable[[str], tuple[str | None, str | None]]) -> None:
         """Read it, unless it is being read."""
@@ -222,28 +224,34 @@ class _MetricsPage:
             await asyncio.wait((self._task,), timeout=seconds)
 
     def take(self) -> ByteRates | None:
-        """Bytes a second since the page before; None if it has not come, or was the first."""
+        """Bytes a second between the last two pages; None if there are none, or they are too old.
+
+        A page may take seconds: a broker asks others for it, of which one may hang.
+        """
         if self._task is None or not self._task.done():
             self.is_late = True
-            return None
+            is_old = self._before is None or time.monotonic() - self._before.at > max(KEPT_SECONDS, 2 * self._took)
+            return None if is_old else self._rate
         read, self._task = self._task.result(), None
-        self.is_late = read.text is None and self.took > PATIENCE_SECONDS
+        self.is_late = self._took > PATIENCE_SECONDS
         self.failure = read.failure
         if read.text is None:
             self.cleaner = None if self.cleaner is None else self.cleaner._replace(figures=None)
-            self._before = None
+            self._before = self._rate = None
             return None
         self.broker = read_broker(read.text)
         if figures := read_cleaner(read.text):
             self.cleaner = CleanerFigures(urlsplit(self._address).netloc, self.broker, figures)
         before, self._before = self._before, read_totals(read.text, read.at)
         if before is None or self._before is None:
+            self._rate = None
             return None
         seconds = self._before.at - before.at
-        return ByteRates(
+        self._rate = ByteRates(
             _rate(before.bytes_in, self._before.bytes_in, seconds),
             _rate(before.bytes_out, self._before.bytes_out, seconds),
         )
+        return self._rate
 
     async def _read(self, fetch: Callable[[str], tuple[str | None, str | None]]) -> _Read:
         began = time.monotonic()
@@ -253,7 +261,7 @@ class _MetricsPage:
         except TimeoutError:
             text, failure = None, f"{self._address} did not answer within {SCRAPE_SECONDS:g} s."
         now = time.monotonic()
-        self.took = now - began
+        self._took = now - began
         return _Read(now, text, failure)
 
 

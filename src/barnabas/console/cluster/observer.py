@@ -214,10 +214,11 @@ class Observer:
         )
         taken = join_ends(topology, registered, answers)
         nodes = {broker.id: broker.node for broker in taken.brokers.values() if broker.up}
+        down = [broker.node.address for broker in taken.brokers.values() if not broker.up]  # one may still hang
         for lines in self._lines:
             lines.keep(nodes.values())
         silent = [nodes[each].address for each in taken.silent if each in nodes]
-        self.connections.avoid_silent((each.address for each in nodes.values()), silent)
+        self.connections.avoid_silent((each.address for each in nodes.values()), [*silent, *down])
         last = self._snapshots.newest
         if last is not None and (self._before is None or taken.at - last.at >= LEAST_SPAN):
             self._before = last

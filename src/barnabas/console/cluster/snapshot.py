@@ -142,8 +142,21 @@ def _broker(found: RegisteredBroker) -> BrokerSnapshot:
 
 
 def end_questions(topology: Topology) -> dict[Node, Callable[[ClusterAdmin], Offsets]]:
-    """To each leader: where its logs end."""
-    return {node: _offsets_question(node, places, LATEST) for node, places in topology.led.items()}
+    """To each broker: where the logs end that it leads.
+
+    One that leads none has to answer, too, or nobody would notice that it hangs.
+    """
+    led = topology.led
+    return {
+        each.node: _offsets_question(each.node, led[each.node], LATEST) if each.node in led else _are_you_there
+        for each in topology.brokers.values()
+    }
+
+
+def _are_you_there(cluster: ClusterAdmin) -> Offsets:
+    """Asks the broker to which this connection is."""
+    cluster.wire.nodes()
+    return {}
 
 
 def join_ends(

@@ -109,7 +109,12 @@ async function show() {
   const root = h("div", { class: `page page-${page.module} loading` });
   const reveal = () => root.classList.remove("loading");
   let parts = 1;
-  const drawn = () => { if (!(parts -= 1)) reveal(); };
+  const waiting = h("div", { class: "notice told", role: "status" }, "Waiting for the brokers to answer…");
+  const drawn = () => {
+    if (parts -= 1) return;
+    waiting.remove();
+    reveal();
+  };
   const context = {
     root, signal, session, query: new URLSearchParams(location.search), navigate,
     title(text) { document.title = `${text} · Barnabas`; },
@@ -125,7 +130,10 @@ async function show() {
     const module = await import(`./pages/${page.module}.js`);
     if (signal.aborted) return;
     replace(main, root);
-    setTimeout(reveal, SOON);
+    setTimeout(() => {
+      if (parts && !signal.aborted) root.append(waiting);
+      reveal();
+    }, SOON);
     await module.show({ ...context, parameters });
     drawn();
   } catch (error) {

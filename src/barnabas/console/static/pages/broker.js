@@ -7,11 +7,13 @@ import { badge, empty, h, link, path, replace, tile } from "../dom.js";
 import { bytes, count } from "../format.js";
 import { table } from "../table.js";
 import { update } from "../update.js";
+import { problemList } from "./overview.js";
 import { settingsTable } from "./topic.js";
 
 export async function show({ root, title, every, signal, session, parameters }) {
   const { id } = parameters;
   title(`Broker ${id}`);
+  const problems = h("section", { "aria-label": "What is wrong", "aria-live": "polite" });
   const tiles = h("section", { class: "tiles", "aria-label": "Figures" });
   const directories = h("section", { class: "card" });
   const largest = h("section", { class: "card" });
@@ -19,7 +21,7 @@ export async function show({ root, title, every, signal, session, parameters }) 
   const search = h("input", { type: "search", placeholder: "Search settings", "aria-label": "Search settings" });
   const all = h("input", { type: "checkbox" });
   replace(root, h("div", { class: "head" }, h("div", {}, h("p", { class: "crumb" }, link("/brokers", "Brokers")), h("h1", {}, `Broker ${id}`))),
-    tiles, h("div", { class: "columns" }, directories, largest),
+    problems, tiles, h("div", { class: "columns" }, directories, largest),
     h("div", { class: "tools" }, search, h("label", { class: "check" }, all, "Also those at their default")), card);
   let rows = [];
   let failure = null;
@@ -58,6 +60,7 @@ export async function show({ root, title, every, signal, session, parameters }) 
       up = now.up;
       again();
     }
+    update(problems, now.problems.length ? problemList(now.problems) : null);
     update(tiles, tile("State", !now.up ? badge("error", "down") : now.silent ? badge("warning", "no answer") : badge("ok", "up")),
       tile("Address", h("small", { class: "mono" }, `${now.host}:${now.port}`)), tile("Rack", now.rack ?? "–"), tile("Controller", now.controller ? "yes" : "no"),
       tile("Leads", count(now.leads)), tile("Holds", count(now.holds)));

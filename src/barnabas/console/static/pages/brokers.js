@@ -37,11 +37,11 @@ export async function show({ root, title, every, signal, session }) {
     update(brokers, h("h2", {}, "Brokers"), brokerTable(now.brokers));
     const most = Math.max(1, ...now.brokers.map((each) => each.size));
     update(spread, h("h2", {}, "Spread"), table([
-      { name: "Broker", show: (row) => link(path("brokers", row.id), `Broker ${row.id}`) },
+      { name: "Broker", show: (row) => h("span", { class: "keep" }, link(path("brokers", row.id), `Broker ${row.id}`)) },
       { name: "Leads", kind: "number", show: (row) => count(row.leads) },
       { name: "Should lead", kind: "number", optional: true, show: (row) => count(row.preferred) },
       { name: "Holds", kind: "number", optional: true, show: (row) => count(row.holds) },
-      { name: "On disk", kind: "number", show: (row) => [bar(row.size / most), ` ${bytes(row.size)}`] },
+      { name: "On disk", kind: "number", show: (row) => row.up && !row.silent ? [bar(row.size / most), ` ${bytes(row.size)}`] : "–" },
       { name: "Free", kind: "number", show: (row) => {
         const [usable, total] = ["usable", "total"].map((key) => row.directories.reduce((sum, each) => sum + (each[key] ?? 0), 0));
         return total ? `${bytes(usable)} of ${bytes(total)}` : "–";

@@ -67,7 +67,11 @@ export async function show({ root, title, every, signal }) {
 
 function wrong(now) {
   if (!now.problems.length) return h("div", { class: "well" }, "✓ Nothing is wrong. All partitions have a leader and all replicas are in sync.");
-  return h("ul", { class: "problems" }, now.problems.map((problem) =>
+  return problemList(now.problems);
+}
+
+export function problemList(problems) {
+  return h("ul", { class: "problems" }, problems.map((problem) =>
     h("li", { class: `problem ${problem.level}`, key: problem.title },
       h("h3", {}, problem.link ? link(problem.link, problem.title) : problem.title),
       h("p", {}, problem.detail), h("p", { class: "to-do" }, problem.to_do),
@@ -105,7 +109,7 @@ export function groupState(state) {
 export function brokerTable(brokers) {
   const most = Math.max(1, ...brokers.map((broker) => broker.leads));
   return table([
-    { name: "Broker", show: (row) => link(path("brokers", row.id), `Broker ${row.id}`) },
+    { name: "Broker", show: (row) => h("span", { class: "keep" }, link(path("brokers", row.id), `Broker ${row.id}`)) },
     { name: "Address", show: (row) => h("span", { class: "mono wrap" }, `${row.host}:${row.port}`) },
     { name: "Rack", optional: true, show: (row) => row.rack ?? "–" },
     { name: "State", show: (row) => [

@@ -40,11 +40,11 @@ export async function show({ root, title, every, signal }) {
 
 const CLEANER = [
   { name: "Broker", show: (row) => row.broker === null ? h("span", { class: "mono wrap" }, row.address)
-    : [link(path("brokers", row.broker), `Broker ${row.broker}`), h("div", { class: "meaning mono wrap" }, row.address)] },
+    : [h("span", { class: "keep" }, link(path("brokers", row.broker), `Broker ${row.broker}`)), h("div", { class: "meaning mono wrap optional" }, row.address)] },
   { name: "State", show: (row) => row.silent ? badge("warning", "no answer") : row.dead_threads ? badge("error", `${count(row.dead_threads)} threads ended`)
     : row.uncleanable ? badge("warning", `${plural(row.uncleanable, "partition")} given up`) : badge("ok", "well") },
   { name: "Last run", kind: "number", show: (row) => row.silent ? "–" : row.since_ms === undefined || row.since_ms < 0 ? "none yet" : `${duration(row.since_ms)} ago` },
-  { name: "Logs compacted", kind: "number", show: (row) => row.silent ? "–" : count(row.cleanings ?? 0) },
+  { name: "Compacted", kind: "number", show: (row) => row.silent ? "–" : count(row.cleanings ?? 0) },
   { name: "Gone over", kind: "number", optional: true, show: (row) => row.silent ? "–" : bytes(row.read ?? 0) },
   { name: "Kept of it", kind: "number", optional: true, show: (row) => row.read ? `${Math.round(((row.kept ?? 0) / row.read) * 100)} %` : "–" },
   { name: "Took", kind: "number", optional: true, show: (row) => row.silent ? "–" : duration((row.seconds ?? 0) * 1000) },

@@ -68,7 +68,7 @@ async function showPartitions({ every, signal }, name, body) {
   const view = bigTable([
     { name: "Partition", key: (row) => row.number, show: (row) =>
       link(`${path("topics", name)}/messages${query({ partition: row.number })}`, String(row.number)) },
-    { name: "Leader", kind: "number", key: (row) => row.leader ?? -1, show: (row) => row.leader === null ? badge("error", "none") : String(row.leader) },
+    { name: "Leader", kind: "number", optional: true, key: (row) => row.leader ?? -1, show: (row) => row.leader === null ? badge("error", "none") : String(row.leader) },
     { name: "Replicas", show: (row) => replicas(row) },
     { name: "State", key: (row) => stateOf(row)[1], show: (row) => badge(...stateOf(row)) },
     { name: "First offset", kind: "number", optional: true, key: (row) => row.start ?? -1, show: (row) => count(row.start) },
