@@ -20,6 +20,7 @@ from barnabas import Producer
 from barnabas.testing.broker import Broker
 from barnabas.testing.cluster import Cluster
 from tests.support import dashboard_queries
+from tests.support.documented_series import documented_series
 from tests.support.prometheus import Prometheus, promtool
 from tests.support.waiting import wait_until
 
@@ -157,6 +158,18 @@ def test_pages_are_what_both_formats_want_whatever_groups_are_called(cluster: Cl
         for family in parse_openmetrics(scrape(broker, OPENMETRICS)):
             seen |= {sample.labels["consumergroup"] for sample in family.samples if "consumergroup" in sample.labels}
     assert {"readers", HOSTILE} <= seen
+
+
+def test_our_own_series_are_as_the_manual_says(cluster: Cluster) -> None:
+    documented, seen = documented_series(), set()
+    for broker in cluster.brokers:
+        for family in parse_prometheus(scrape(broker)):
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            if name.startswith("barnabas_"):
+                labels = {label for sample in family.samples for label in sample.labels}
+                assert (family.type, labels) == documented[name], name
+                seen.add(name)
+    assert len(seen) > 30
 
 
 def test_the_alerts_do_what_they_say() -> None:
