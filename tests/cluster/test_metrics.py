@@ -20,7 +20,7 @@ from barnabas import Producer
 from barnabas.testing.broker import Broker
 from barnabas.testing.cluster import Cluster
 from tests.support import dashboard_queries
-from tests.support.documented_series import documented_series
+from tests.support.documented_series import DocumentedSeries, documented_series
 from tests.support.prometheus import Prometheus, promtool
 from tests.support.waiting import wait_until
 
@@ -166,8 +166,8 @@ def test_our_own_series_are_as_the_manual_says(cluster: Cluster) -> None:
         for family in parse_prometheus(scrape(broker)):
             name = f"{family.name}_total" if family.type == "counter" else family.name
             if name.startswith("barnabas_"):
-                labels = {label for sample in family.samples for label in sample.labels}
-                assert (family.type, labels) == documented[name], name
+                labels = frozenset(label for sample in family.samples for label in sample.labels)
+                assert DocumentedSeries(family.type, labels) == documented[name], name
                 seen.add(name)
     assert len(seen) > 30
 
