@@ -96,7 +96,7 @@ class Observer:
         self._looks = GroupLooks(connections)
         self._queues: dict[str, CachedAnswer[QueueState]] = {}
         self._snapshots = CachedAnswer(self._take, SNAPSHOT_SECONDS)
-        self._groups = CachedAnswer(self._look_at_groups, GROUPS_SECONDS, PATIENCE_SECONDS)
+        self._groups = CachedAnswer(self._look_at_groups, GROUPS_SECONDS, PATIENCE_SECONDS + LOOK_SECONDS)
         self._disks = CachedAnswer(self._look_at_disks, DISKS_SECONDS, PATIENCE_SECONDS, SHARE_OF_DISKS)
         self._retention = CachedAnswer(self._look_at_retention, RETENTION_SECONDS)
         self._moves = CachedAnswer(self._look_at_moves, GROUPS_SECONDS, PATIENCE_SECONDS)
@@ -293,6 +293,6 @@ class Observer:
 
     async def _look_at_moves(self) -> dict[TopicPartition, Reassignment]:
         try:
-            return await self.connections.ask(lambda cluster: cluster.replicas.reassignments())
+            return await self.ask(lambda cluster: cluster.replicas.reassignments())
         except (RequestRefused, BrokerUnreachable):
             return {}

@@ -10,7 +10,7 @@ import { showEither, update } from "../update.js";
 export async function show({ root, title, every, signal, session }) {
   title("Transactions");
   const view = bigTable([
-    { name: "Transactional id", kind: "name", key: (row) => row.id, show: (row) => row.id },
+    { name: "Id", kind: "name", key: (row) => row.id, show: (row) => row.id },
     { name: "State", key: (row) => row.state, show: (row) => badge(row.late ? "error" : row.age === null ? "" : "ok", row.late ? "overdue" : row.state) },
     { name: "Open for", kind: "number", key: (row) => row.age ?? -1, show: (row) => row.age === null ? "–" : duration(row.age) },
     { name: "Timeout", kind: "number", optional: true, key: (row) => row.timeout, show: (row) => duration(row.timeout) },
