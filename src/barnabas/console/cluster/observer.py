@@ -149,10 +149,10 @@ class Observer:
         while len(self._queues) > MOST_QUEUES:
             del self._queues[next(iter(self._queues))]
         try:
-            found = await asked.get_soon()
+            found, late = await self._soon(asked)
         except BrokerUnreachable as error:
             return QueueState.silent(str(error))
-        return found if asked.late is None else QueueState.silent(f"there was no answer for {asked.late:.1f} s")
+        return found if late is None else QueueState.silent(late)
 
     async def transactions(self) -> ListedTransactions:
         """Transactional ids of all coordinators that answer, and which do not."""
@@ -161,10 +161,24 @@ class Observer:
     async def reports(self) -> tuple[Reports, str | None]:
         """What pipelines and loads have reported, and why that is not how it is now, if it is not."""
         try:
-            found = await self._reports.get_soon()
+            return await self._soon(self._reports)
         except BrokerUnreachable as error:
             return self._reports.newest or {}, str(error)
-        return found, None if self._reports.late is None else f"there was no answer for {self._reports.late:.1f} s"
+
+    async def _soon(self, cached: CachedAnswer[T]) -> tuple[T, str | None]:
+        """An answer, and why it is old, if it is; raises BrokerSilent where there is none because a broker hangs.
+
+        One that is long in coming while no broker hangs is waited for: there may be much to tell.
+        """
+        try:
+            found = await cached.get_soon()
+        except BrokerSilent:
+            await self.snapshot()
+            if self.connections.avoids_some:
+                raise
+            return await cached.get(), None
+        is_late = cached.late is not None and self.connections.avoids_some
+        return found, f"there was no answer for {cached.late:.1f} s" if is_late else None
 
     async def ask(self, question: Callable[[ClusterAdmin], T]) -> T:
         """What any broker answers: if the first one hangs, another one."""
