@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from barnabas.model.certificates import read_certificate
-from barnabas.net.tls import RECEIVED, TlsPipe
+from barnabas.net.tls import TlsPipe
 
 if TYPE_CHECKING:
     import asyncio
@@ -43,6 +43,9 @@ FAIR_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 0.1
 """How often it is looked whether somebody has had a fair time, while others wait."""
 MOST_HANDSHAKES: Final = 512
+RECEIVED: Final = 8 * 1024
+"""Bytes that are received at once. With 20 KB, each connection took 17 KB more for as long as it lasted: what OpenSSL
+keeps for it lay where such memory had been."""
 MOST_BYTES: Final = 256 * 1024
 """What a client may send in its handshake; the certificates that it shows are most of it."""
 THREADS: Final = 2

@@ -28,6 +28,7 @@ import errno
 import logging
 import os
 import ssl
+import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.model.errors import InvalidFrame
@@ -45,12 +46,20 @@ logger = logging.getLogger(__name__)
 
 RECORD: Final = 16 * 1024
 """The most bytes of data in one record of a client."""
-RECEIVED: Final = 8 * 1024
-"""Bytes of ciphertext that are received at once. OpenSSL's memory for them stays with the connection."""
-PIECE: Final = 2 * RECEIVED
-"""The same for the rest of what a client sends that sends more than that: fewer calls, and memory only for those."""
-RECEIVED_MORE: Final = 4 * PIECE
-"""The same where so much of a request is still to come; OpenSSL gets it piece by piece, so that its memory is less."""
+HEAD: Final = 5
+"""Bytes before a record's ciphertext: its type, a version, and in the last two its length."""
+LENGTH_AT: Final = struct.Struct(">3xH")
+MOST_SEALED: Final = RECORD + 2048
+"""The most bytes of ciphertext in a record: TLS 1.2 allows so many more than there are of data."""
+LARGEST: Final = HEAD + MOST_SEALED
+"""The most bytes of a record, and of records that OpenSSL gets together."""
+RECEIVED: Final = RECORD + 4 * 1024
+"""Bytes of ciphertext that are received at once: a batch of 16 KB, as Java producers send, with all around it.
+
+What has come behind a request that is waited for stays with the connection, so it is not more.
+"""
+RECEIVED_MORE: Final = 256 * 1024
+"""The same where so much of a request is still to come; OpenSSL gets it record by record and needs memory for one."""
 SEALED: Final = 16 * 1024
 """Bytes of data in one record of ours; OpenSSL's memory for them stays with the connection, too."""
 CHUNK: Final = 4 * SEALED
@@ -58,7 +67,7 @@ CHUNK: Final = 4 * SEALED
 RECEIVED_PER_TURN: Final = 256 * 1024
 """Bytes after which a client that sends much lets others have their turn."""
 MOST_WITHOUT_DATA: Final = 3 * RECORD
-"""Bytes of ciphertext in a row without a byte of data, after which a client is disconnected."""
+"""Bytes of records in a row without a byte of data, after which a client is disconnected."""
 CANNOT_PROBE: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL})
 """Answers of file systems that cannot tell whether bytes are in memory."""
 
@@ -76,7 +85,7 @@ class TlsBuffers:
 class TlsPipe:
     """OpenSSL between two buffers of ciphertext."""
 
-    __slots__ = ("_fresh", "incoming", "is_ended", "outgoing", "ssl")
+    __slots__ = ("_begun", "_fresh", "incoming", "is_ended", "outgoing", "ssl", "without_data")
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self.incoming = ssl.MemoryBIO()
@@ -86,46 +95,94 @@ class TlsPipe:
         """Whether the other side has said that nothing more comes."""
         self._fresh = memoryview(b"")
         """Ciphertext in somebody else's buffer that OpenSSL has not got yet."""
+        self._begun = bytearray()
+        """The beginning of a record whose end has not come."""
+        self.without_data = 0
+        """Bytes of the records that came since the last one with data."""
 
     @property
     def has_more(self) -> bool:
         """Whether there may be data that was not decrypted, or not fetched."""
         return not self.is_ended and bool(self._fresh or self.incoming.pending or self.ssl.pending())
 
+    def end_handshake(self) -> None:
+        """OpenSSL has read all records of the handshake: it gets no others but whole ones from now on."""
+        self.take(memoryview(self.incoming.read()))
+        self.keep()
+
     def take(self, ciphertext: memoryview) -> None:
         """Take what has arrived, without a copy until it is decrypted or kept."""
-        self._fresh = ciphertext
+        self._fresh = self._complete(ciphertext) if self._begun else ciphertext
 
     def keep(self) -> None:
         """Copy what is left of it: its buffer is going to be used for something else."""
         if self._fresh:
-            self.incoming.write(self._fresh)
+            while self._feed():
+                pass
+            self._begun += self._fresh
             self._fresh = memoryview(b"")
 
-    def decrypt(self, room: memoryview) -> int:
-        """Decrypt into `room` what has arrived; returns how many bytes."""
-        filled = self._decrypt_given(room)
-        while self._fresh and filled < len(room) and not self.is_ended:
-            self.incoming.write(self._fresh[:PIECE])
-            self._fresh = self._fresh[PIECE:]
-            filled += self._decrypt_given(room[filled:])
-        return filled
+    def _complete(self, ciphertext: memoryview) -> memoryview:
+        """Add to the record that has begun what belongs to it; returns the rest."""
+        begun = self._begun
+        if (lacking := HEAD - len(begun)) > 0:
+            begun += ciphertext[:lacking]
+            ciphertext = ciphertext[lacking:]
+            if len(begun) < HEAD:
+                return ciphertext
+        (length,) = LENGTH_AT.unpack_from(begun)
+        lacking = HEAD + length - len(begun) if length <= MOST_SEALED else 0  # OpenSSL refuses it by its head
+        begun += ciphertext[:lacking]
+        if len(ciphertext) >= lacking:
+            self.incoming.write(begun)
+            self.without_data += len(begun)
+            self._begun = bytearray()
+        return ciphertext[lacking:]
 
-    def _decrypt_given(self, room: memoryview) -> int:
+    def _feed(self) -> bool:
+        """Hand OpenSSL the next records that are whole, as many as it takes at once; whether there were any.
+
+        It would take a part of a record, too, but tell by an exception that it wants the rest, which costs more than
+        to look where records end.
+        """
+        fresh = self._fresh
+        size, end = min(len(fresh), LARGEST), 0
+        while size - end >= HEAD:
+            (length,) = LENGTH_AT.unpack_from(fresh, end)
+            following = end + HEAD + length
+            if following > size:
+                if length > MOST_SEALED:
+                    end = size  # OpenSSL refuses it
+                break
+            end = following
+        if end:
+            self.incoming.write(fresh[:end])
+            self.without_data += end
+            self._fresh = fresh[end:]
+        return end > 0
+
+    def decrypt(self, room: memoryview) -> int:
+        """Decrypt into `room` what has arrived; returns how many bytes. Raises InvalidFrame if much has no data."""
         read, incoming = self.ssl.read, self.incoming
         filled, size = 0, len(room)
-        try:
-            while filled < size and (incoming.pending or self.ssl.pending()):  # once for each record: some are small
+        while filled < size and not self.is_ended and (incoming.pending or self._feed() or self.ssl.pending()):
+            try:
                 count: Any = read(size, room[filled:] if filled else room)  # a number, since there is a buffer
-                if not count:
-                    self.is_ended = True
-                    break
-                filled += count
-        except ssl.SSLWantReadError:  # the rest of a record is on its way
-            pass
-        except ssl.SSLZeroReturnError:
-            self.is_ended = True
+            except ssl.SSLWantReadError:  # the last of these records had no data
+                self._check_data()
+                continue
+            except ssl.SSLZeroReturnError:
+                count = 0
+            if not count:
+                self.is_ended = True
+                break
+            self.without_data = 0
+            filled += count
         return filled
+
+    def _check_data(self) -> None:
+        if self.without_data > MOST_WITHOUT_DATA:
+            raise InvalidFrame(f"{self.without_data} bytes of TLS came without a byte of data")
 
     def encrypt(self, data: memoryview | bytes) -> bytes:
         """Encrypt data; returns what is to be sent, with what OpenSSL has to say for itself."""
@@ -247,15 +304,14 @@ class TlsOutbox(Outbox):
 class TlsConnection(Connection):
     """A client's connection whose TLS handshake is done."""
 
-    __slots__ = ("_pipe", "_received", "_without_data", "certificate")
+    __slots__ = ("_pipe", "_received", "certificate")
 
     def __init__(
         self, server: Server, sock: socket.socket, pipe: TlsPipe, listener: str, address: tuple[str, int]
     ) -> None:
         self.certificate = pipe.ssl.getpeercert(binary_form=True)
+        pipe.end_handshake()
         self._pipe = pipe
-        self._without_data = 0
-        """Bytes of ciphertext that came since the last byte of data."""
         super().__init__(server, sock, listener, address)
         assert server.tls_buffers is not None  # made with the listener
         self._received = server.tls_buffers.received
@@ -300,10 +356,10 @@ class TlsConnection(Connection):
                 self._serve_buffered()
             finally:
                 self._pipe.keep()
-            if self._busy or self._closed or count < size or self._pipe.is_ended:
+            if self._busy or self._closed or count < size or self._pipe.is_ended or self._pipe.without_data:
                 return
-            left -= RECEIVED_PER_TURN if self._without_data > RECORD + RECEIVED else count
-            size = max(PIECE, min(self._missing(), RECEIVED_MORE))
+            left -= count
+            size = max(RECEIVED, min(self._missing(), RECEIVED_MORE))
 
     def _missing(self) -> int:
         """Bytes that an unfinished request still lacks: as much ciphertext never holds anything beyond it."""
@@ -315,7 +371,6 @@ class TlsConnection(Connection):
         received = self._received
         count = self._sock.recv_into(received, size)
         self._pipe.take(received[:count])
-        self._without_data += count
         return count
 
     def _serve_buffered(self) -> None:
@@ -325,13 +380,10 @@ class TlsConnection(Connection):
             count = self._decrypt_more() if self._inbox else self._decrypt_first()
             if not count:
                 break
-            self._without_data = 0
         if pipe.outgoing.pending and not self._closed:  # OpenSSL answers a key update
             self._send()
         if pipe.is_ended:
             self._on_farewell()
-        elif self._without_data > MOST_WITHOUT_DATA:
-            raise InvalidFrame(f"{self._without_data} bytes of TLS came without a byte of data")
 
     def _decrypt_first(self) -> int:
         """Decrypt into the shared buffer, where most frames are whole."""
@@ -370,14 +422,11 @@ class TlsConnection(Connection):
         count = self._pipe.decrypt(shared)
         self._pipe.keep()
         if count:
-            self._without_data = 0
             self._inbox.keep(shared[:count], count, self.last_active, self._evict)
             self._read_off()
             self.server.departures.watch(self._sock.fileno(), self)
         if self._pipe.is_ended:
             self._on_farewell()
-        elif self._without_data > MOST_WITHOUT_DATA:
-            raise InvalidFrame(f"{self._without_data} bytes of TLS came without a byte of data")
 
     def _on_farewell(self) -> None:
         """The client has said that nothing more comes; what it sent before may still wait to be served."""

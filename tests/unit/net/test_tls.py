@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import socket
 import ssl
 import struct
 import time
@@ -26,6 +28,7 @@ from tests.support.servers import (
     run,
     tls_rig,
 )
+from tests.support.tls_records import ForgedRecords
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -255,16 +258,31 @@ async def test_a_client_that_says_farewell_and_waits_is_told_so_too(
 
 
 async def test_a_client_that_sends_no_data_for_long_is_disconnected(
-    executor: ThreadPoolExecutor, tls_sides: TlsSides, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    executor: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    """Key updates without end would be such a case; Python cannot send them, so decryption finds nothing here."""
-    monkeypatch.setattr(tls.TlsPipe, "decrypt", lambda self, room: bool(self.incoming.read()) and 0)
+    """Key updates without end, also while one of its requests is parked, or not yet whole."""
+    sides = TlsSides.made()
+    begun = frame(bytes(500_000))[:1_000]
+    for number, before in enumerate((b"", frame(b"park"), begun)):
+        keys = tmp_path / str(number)
+        sides.client.keylog_filename = str(keys)
 
-    async def story(rig: Rig) -> None:
-        reader, writer = await connect(rig)
-        writer.write(bytes(100_000))
-        assert await reader.read() == b""
-        writer.transport.abort()
+        async def story(rig: Rig, before: bytes = before, keys: Path = keys) -> None:
+            def work() -> bytes:
+                with blocking(rig) as client, socket.socket(fileno=client.detach()) as raw:
+                    records = ForgedRecords(keys)
+                    raw.sendall(records.record(before))
+                    with contextlib.suppress(ConnectionError):
+                        for _ in range(100):
+                            raw.sendall(b"".join(records.key_update() for _ in range(200)))
+                        raw.shutdown(socket.SHUT_WR)
+                        while raw.recv(1 << 16):
+                            pass
+                return b""
 
-    await run(tls_rig(tls_sides), executor, story)
-    assert "came without a byte of data" in caplog.text
+            await in_thread(work)
+            await until(lambda: not rig.server.connections)
+
+        caplog.clear()
+        await run(tls_rig(sides, lambda _: Parked()), executor, story)
+        assert "came without a byte of data" in caplog.text
