@@ -28,6 +28,8 @@ PARTITION_V4: Final = struct.Struct(">ihqq")
 """Index, error, high watermark, last stable offset."""
 PARTITION_V5: Final = struct.Struct(">ihqqq")
 """... and the log start offset."""
+NOTHING_NEW: Final = struct.Struct(">ihqqqbibb")
+"""In flexible versions, a partition without records: all up to the preferred replica, the size, and no tags."""
 LEADER_TAG: Final = struct.Struct(">bbiib")
 DIVERGING_TAG: Final = struct.Struct(">bbiqb")
 
@@ -103,6 +105,11 @@ def pack(
         out += _pack_topic(partitions[0].partition.topic, flexible)
         out += uvarint(len(partitions) + 1) if flexible else INT32.pack(len(partitions))
         for partition in partitions:
+            wanted, code, high_watermark, stable, start, aborted, size, _, leader, diverging, preferred = partition
+            if flexible and not (size or aborted or leader or diverging):  # most of those of a consumer of many
+                empty = 0 if aborted is None else 1
+                out += NOTHING_NEW.pack(wanted.partition, code, high_watermark, stable, start, empty, preferred, 1, 0)
+                continue
             _pack_partition(out, version, partition)
             if partition.size:
                 parts.append(bytes(out))
@@ -115,13 +122,13 @@ def pack(
             out.append(0)
     if flexible:
         out.append(0)
-    size = INT32.pack(sent + len(out) - 4)
+    length = INT32.pack(sent + len(out) - 4)
     if parts:
         first = parts[0]
         assert isinstance(first, bytes)
-        parts[0] = size + first[4:]
+        parts[0] = length + first[4:]
     else:
-        out[:4] = size
+        out[:4] = length
     if out:
         parts.append(bytes(out))
     return parts
