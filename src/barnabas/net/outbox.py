@@ -1,6 +1,8 @@
 """What waits to be sent on one socket: bytes, and file slices that go out by sendfile.
 
-Small answers are copied instead: one call to the system is cheaper than the three that bytes, slice and bytes take.
+Answers that are not large are copied instead. One call to the system is cheaper than the three that bytes, slice and
+bytes take, and the client is woken once: a third less time for 64 KB, while a megabyte would take up to twice as long.
+What a socket does not take of a copy goes by sendfile, unless it is small: slow clients do not cost us their answers.
 
 sendfile waits for the disk when pages are not in memory, and the event loop must not. A slice goes out on the loop only
 if it is known to be warm (the recent tail) or a probe finds its pages in memory; otherwise a thread reads it first,
@@ -19,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.net.reply import release
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from barnabas.net.reply import Part, Slice
 
@@ -28,7 +30,9 @@ MOST_PER_TURN: Final = 1 << 20
 JOINED: Final = 64 * 1024
 """Answers are joined to pieces of up to this size."""
 SMALL: Final = 16 * 1024
-"""An answer up to this size goes out in one piece."""
+"""An answer up to this size goes out in one piece, however slow its client."""
+COPIED: Final = 128 * 1024
+"""One up to this size does if the socket takes it at once, as it does with Kafka's socket.send.buffer.bytes."""
 PROBE_STEP: Final = 1 << 17
 """Distance of the bytes that a probe looks at: the kernel's usual read-ahead."""
 MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
@@ -55,12 +59,14 @@ class Broken(Exception):
 class Outbox:
     """The queue of one connection."""
 
-    __slots__ = ("_added", "_parts", "_sent", "_sock", "_warmed")
+    __slots__ = ("_added", "_at_hand", "_parts", "_sent", "_sock", "_warmed")
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._parts: deque[Part] = deque()
         self._added = 0
+        self._at_hand = False
+        """Whether the queue is in memory, not large, and was not tried to be sent yet."""
         self._sent = 0
         """Bytes of the first part that are gone already."""
         self._warmed = False
@@ -77,11 +83,15 @@ class Outbox:
 
     def put(self, parts: Sequence[Part]) -> None:
         """Queue an answer in parts; the outbox takes over the slices' leases."""
-        small = None if self._parts else _in_one_piece(parts)
-        if small is None:
+        size = COPIED + 1 if self._parts else _size_at_hand(parts)
+        self._at_hand = SMALL < size <= COPIED
+        if size > SMALL:
             self._parts.extend(parts)
-        else:
-            self._parts.append(small)
+            return
+        try:
+            self._parts.append(_copied(parts))
+        finally:
+            release(parts)
 
     def send(self) -> Progress:
         """Send as much as the socket takes, up to a fair share."""
@@ -95,6 +105,8 @@ class Outbox:
                     return DONE
                 self._sent = sent
                 return BLOCKED
+            if self._at_hand:
+                return self._send_copy()
             budget = MOST_PER_TURN
             while parts:
                 part = parts[0]
@@ -115,6 +127,23 @@ class Outbox:
         except OSError as error:
             raise Broken(str(error)) from error
         return DONE
+
+    def _send_copy(self) -> Progress:
+        """Send the whole queue in one piece; what the socket does not take is not kept as a copy."""
+        self._at_hand = False
+        parts = self._parts
+        copied = _copied(parts)
+        left = self._sock.send(copied)
+        if left == len(copied):
+            self.clear()
+            return DONE
+        while left:
+            part = parts[0]
+            length = len(part) if isinstance(part, bytes) else part.length
+            gone = min(left, length)
+            left -= gone
+            self._advance(gone, length)
+        return BLOCKED
 
     def _send_bytes(self, part: bytes) -> int:
         parts = self._parts
@@ -223,24 +252,31 @@ class DiscardingOutbox:
         """There is nothing to drop."""
 
 
-def _in_one_piece(parts: Sequence[Part]) -> bytes | None:
-    """A small answer whose slices are in memory as bytes, its leases given back; None for any other."""
+def _size_at_hand(parts: Sequence[Part]) -> int:
+    """The bytes of an answer whose slices are known to be in memory; more than COPIED for any other."""
     size = 0
     for part in parts:
         if isinstance(part, bytes):
             size += len(part)
-        elif not part.warm or part.file.revoked:
-            return None
-        else:
+        elif part.warm:
             size += part.length
-        if size > SMALL:
-            return None
-    try:
-        pieces = [
-            part if isinstance(part, bytes) else os.pread(part.file.fd, part.length, part.position) for part in parts
-        ]
-    finally:
-        release(parts)
-    if sum(map(len, pieces)) != size:
-        raise Broken("the log file is shorter than a response that was being sent")
+        else:
+            return COPIED + 1
+        if size > COPIED:
+            break
+    return size
+
+
+def _copied(parts: Iterable[Part]) -> bytes:
+    """The bytes of parts that are in memory."""
+    pieces = [part if isinstance(part, bytes) else _read(part) for part in parts]
     return b"".join(pieces)
+
+
+def _read(part: Slice) -> bytes:
+    data = os.pread(part.file.fd, part.length, part.position)
+    if part.file.revoked:
+        raise Broken("the log was truncated below a response that was being sent")
+    if len(data) != part.length:
+        raise Broken("the log file is shorter than a response that was being sent")
+    return data

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import socket
 import struct
 import tempfile
+import tracemalloc
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from barnabas.net.outbox import MOST_PER_TURN, SMALL, Outbox, Progress
+from barnabas.net.outbox import COPIED, MOST_PER_TURN, SMALL, Broken, Outbox, Progress
 from barnabas.net.reply import Parked
 from tests.support.servers import Rig, answer, connect, frame, hang_up, read_answer, run
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from concurrent.futures import ThreadPoolExecutor
 
 
@@ -92,9 +95,143 @@ def test_after_a_megabyte_others_have_their_turn(monkeypatch: pytest.MonkeyPatch
 
 def test_a_socket_that_takes_only_a_part_is_not_asked_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     sock = Roomy(most=1000)
-    outbox = outbox_into(sock, monkeypatch, b"head", Piece(OpenFile(-1), 0, SMALL + 1), b"end")
+    outbox = outbox_into(sock, monkeypatch, b"head", Piece(OpenFile(-1), 0, COPIED + 1), b"end")
     assert outbox.send() is Progress.BLOCKED
     assert sock.taken == [4, 1000]
+
+
+@pytest.fixture
+def stored() -> Iterator[tuple[OpenFile, bytes]]:
+    """A file, and what is in it."""
+    content = os.urandom(2 * COPIED)
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        yield OpenFile(file.fileno()), content
+
+
+def test_an_answer_that_is_not_large_goes_out_in_one_call(
+    stored: tuple[OpenFile, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, _ = stored
+    for size in (SMALL, COPIED):
+        sock, file.leases = Roomy(), 2
+        half = size // 2
+        outbox = outbox_into(sock, monkeypatch, b"hea", Piece(file, 7, half), Piece(file, 9, size - half - 4), b"d")
+        assert outbox.send() is Progress.DONE
+        assert sock.taken == [size]
+        assert (file.leases, bool(outbox)) == (0, False)
+
+
+def test_what_is_not_known_to_be_in_memory_is_not_copied(
+    stored: tuple[OpenFile, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, _ = stored
+    sock = Roomy()
+    outbox = outbox_into(sock, monkeypatch, b"head", Piece(file, 0, 2 * SMALL, warm=False))
+    assert outbox.send() is Progress.DONE
+    assert sock.taken == [4, 2 * SMALL]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_a_socket_does_not_take_of_a_copy_is_sent_from_the_file(stored: tuple[OpenFile, bytes], seed: int) -> None:
+    """Whatever else is answered meanwhile, and wherever a piece ended."""
+    file, content = stored
+    dice = random.Random(seed)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, dice.choice([4_096, 20_000, 60_000]))
+        ours.setblocking(False)
+        outbox = Outbox(ours)
+        expected = received = b""
+        file.leases = 0
+        for _ in range(12):
+            if dice.random() < 0.3:
+                said = dice.randbytes(dice.choice([1, 5_000]))
+                outbox.add(said)
+                expected += said
+            parts: list[Any] = []
+            for _ in range(dice.randrange(1, 4)):
+                position, length = dice.randrange(COPIED), dice.choice([1, 100, SMALL, 40_000])
+                parts += [dice.randbytes(dice.choice([1, 30])), Piece(file, position, length)]
+                expected += parts[-2] + content[position : position + length]
+                file.leases += 1
+            outbox.put([*parts, b"end"])
+            expected += b"end"
+            for _ in range(dice.randrange(5)):
+                if outbox:
+                    outbox.send()
+                received += theirs.recv(dice.choice([1, 3_000, 100_000])) if len(received) < len(expected) else b""
+        while len(received) < len(expected):
+            if outbox:
+                outbox.send()
+            received += theirs.recv(1 << 20)
+        assert received == expected
+        assert not outbox
+        assert file.leases == 0
+
+
+def test_a_copy_that_the_socket_does_not_take_is_not_kept(stored: tuple[OpenFile, bytes]) -> None:
+    """Clients that do not read cost no more than the leases."""
+    file, _ = stored
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 20_000)
+        ours.setblocking(False)
+        outbox = Outbox(ours)
+        outbox.put([b"head", Piece(file, 0, COPIED - 4)])
+        tracemalloc.start()
+        assert outbox.send() is Progress.BLOCKED
+        kept, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert kept < 1_000
+        assert file.leases == 1
+
+
+@pytest.mark.parametrize("size", [100, COPIED - 4, 2 * COPIED - 4])
+def test_an_answer_from_a_truncated_file_is_not_sent(stored: tuple[OpenFile, bytes], size: int) -> None:
+    file, _ = stored
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        file.revoked = True
+        outbox = Outbox(ours)
+        with pytest.raises(Broken):
+            outbox.put([b"head", Piece(file, 0, size)])
+            outbox.send()
+        outbox.clear()
+        assert file.leases == 0
+
+
+@pytest.mark.parametrize("size", [100, COPIED - 4])
+def test_a_file_that_is_shorter_than_promised_breaks_the_connection(stored: tuple[OpenFile, bytes], size: int) -> None:
+    file, content = stored
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        outbox = Outbox(ours)
+        with pytest.raises(Broken):
+            outbox.put([b"head", Piece(file, len(content) - size + 1, size)])
+            outbox.send()
+        theirs.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            theirs.recv(1)
+        outbox.clear()
+        assert file.leases == 0
+
+
+def test_a_peer_that_closed_breaks_the_connection_and_gives_leases_back(stored: tuple[OpenFile, bytes]) -> None:
+    file, _ = stored
+    ours, theirs = socket.socketpair()
+    with ours:
+        theirs.close()
+        ours.setblocking(False)
+        outbox = Outbox(ours)
+        outbox.put([b"head", Piece(file, 0, COPIED - 4)])
+        with pytest.raises(Broken):
+            outbox.send()
+        outbox.clear()
+        assert file.leases == 0
 
 
 async def test_a_client_that_never_reads_is_not_read_either(executor: ThreadPoolExecutor) -> None:
