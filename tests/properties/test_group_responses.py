@@ -10,17 +10,17 @@ from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
-from kio.schema.consumer_group_heartbeat.v1 import response as consumer_heartbeat
 from kio.schema.heartbeat.v4.response import HeartbeatResponse
-from kio.schema.join_group.v9.response import JoinGroupResponse, JoinGroupResponseMember
 from kio.schema.share_group_heartbeat.v1.response import ShareGroupHeartbeatResponse
-from kio.schema.sync_group.v5.response import SyncGroupResponse
 from kio.serial import entity_writer
 from kio.static.primitive import i32, i32Timedelta
 
 from barnabas.broker.serving.registry import BY_KEY
 from barnabas.model.errors import ErrorCode
 from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.messages.groups import consumer_group_heartbeat as consumer_heartbeat
+from barnabas.protocol.messages.groups.join_group import JoinGroupResponse, JoinGroupResponseMember
+from barnabas.protocol.messages.groups.sync_group import SyncGroupResponse
 from barnabas.protocol.wire import codec
 from barnabas.protocol.wire.api_table import API_FORMATS
 from barnabas.protocol.wire.conversion import convert

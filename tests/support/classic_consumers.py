@@ -13,17 +13,16 @@ from kio.schema.consumer_protocol_assignment.v0.data import TopicPartition as As
 from kio.schema.consumer_protocol_subscription.v1.data import ConsumerProtocolSubscription, TopicPartition
 from kio.schema.errors import ErrorCode
 from kio.schema.heartbeat.v4 import HeartbeatRequest
-from kio.schema.join_group.v9 import JoinGroupRequest, JoinGroupResponse
-from kio.schema.join_group.v9.request import JoinGroupRequestProtocol
 from kio.schema.leave_group.v5 import LeaveGroupRequest
 from kio.schema.leave_group.v5.request import MemberIdentity
-from kio.schema.sync_group.v5 import SyncGroupRequest, SyncGroupResponse
-from kio.schema.sync_group.v5.request import SyncGroupRequestAssignment
 from kio.schema.types import GroupId, TopicName
 from kio.serial import entity_writer
 from kio.static.primitive import i32, i32Timedelta
 
 from barnabas.machines.groups.classic.consumer_protocol import read_assignment
+from barnabas.protocol.coordinator_records import ClassicProtocol
+from barnabas.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from tests.support.consumer_groups import GROUP, Client
 
 if TYPE_CHECKING:
@@ -154,7 +153,7 @@ class ClassicConsumer:
             group_instance_id=self.instance_id,
             protocol_type="consumer",
             protocols=tuple(
-                JoinGroupRequestProtocol(name=name, metadata=self.noise.get(name, metadata)) for name in self.protocols
+                ClassicProtocol(name=name, metadata=self.noise.get(name, metadata)) for name in self.protocols
             ),
         )
 

@@ -8,9 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from kio.schema.heartbeat.v4 import HeartbeatRequest
-from kio.schema.join_group.v9.request import JoinGroupRequest, JoinGroupRequestProtocol
 from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
-from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestAssignment
 from kio.schema.types import GroupId
 from kio.static.primitive import i32, i32Timedelta
 
@@ -21,7 +19,9 @@ from barnabas.machines.groups.settings import GroupSettings
 from barnabas.machines.groups.table import GroupTable, TimerKey
 from barnabas.machines.outcome import Asker
 from barnabas.model.errors import ErrorCode
-from barnabas.protocol.coordinator_records import CoordinatorRecord, decode, encode
+from barnabas.protocol.coordinator_records import ClassicProtocol, CoordinatorRecord, decode, encode
+from barnabas.protocol.messages.groups.join_group import JoinGroupRequest
+from barnabas.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -166,7 +166,7 @@ class Groups:
             member_id=member_id,
             group_instance_id=instance_id,
             protocol_type=protocol_type,
-            protocols=tuple(JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in pairs),
+            protocols=tuple(ClassicProtocol(name=name, metadata=metadata) for name, metadata in pairs),
             reason=reason,
         )
         self.take(self.rules.join_group(request, caller, self.now_ms))

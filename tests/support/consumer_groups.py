@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from kio.schema.consumer_group_describe.v1.response import DescribedGroup
-from kio.schema.consumer_group_heartbeat.v1 import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from kio.schema.consumer_group_heartbeat.v1.request import TopicPartitions
 from kio.schema.errors import ErrorCode
 from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i32, i32Timedelta
@@ -26,6 +24,11 @@ from barnabas.machines.groups.settings import GroupSettings
 from barnabas.machines.groups.table import GroupTable, TimerKey
 from barnabas.machines.outcome import Asker
 from barnabas.protocol.coordinator_records import decode, encode
+from barnabas.protocol.messages.groups.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

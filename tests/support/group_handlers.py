@@ -8,9 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from kio.schema.heartbeat.v4.request import HeartbeatRequest
-from kio.schema.join_group.v9.request import JoinGroupRequest, JoinGroupRequestProtocol
 from kio.schema.list_groups.v5.request import ListGroupsRequest
-from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestAssignment
 
 from barnabas.broker.coordinators import internal_topics
 from barnabas.broker.handlers import group_admin, group_offsets, groups
@@ -18,12 +16,15 @@ from barnabas.broker.serving.answers import Later
 from barnabas.machines.groups.classic.group import ClassicGroup
 from barnabas.model.errors import ErrorCode
 from barnabas.model.internal_topics import CONSUMER_OFFSETS
+from barnabas.protocol.coordinator_records import ClassicProtocol
+from barnabas.protocol.messages.groups.join_group import JoinGroupRequest
 from barnabas.protocol.messages.groups.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
 from barnabas.protocol.messages.groups.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from barnabas.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from barnabas.protocol.wire.conversion import zero
 from tests.support.images import CALLER
 from tests.support.parts import make_topic, running_parts
@@ -72,7 +73,7 @@ def fill_groups(broker: BrokerContext, count: int) -> GroupCoordinator:
 
 
 def join_request(group: str, member_id: str = "") -> JoinGroupRequest:
-    protocol = JoinGroupRequestProtocol(name="range", metadata=b"\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff")
+    protocol = ClassicProtocol(name="range", metadata=b"\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff")
     request = zero(
         JoinGroupRequest,
         group_id=group,

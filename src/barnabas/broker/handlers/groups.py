@@ -24,23 +24,23 @@ from barnabas.protocol.wire.error_responses import top_level_error
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
-    from kio.schema.consumer_group_heartbeat.v1.response import ConsumerGroupHeartbeatResponse
     from kio.schema.heartbeat.v4.request import HeartbeatRequest
     from kio.schema.heartbeat.v4.response import HeartbeatResponse
-    from kio.schema.join_group.v9.request import JoinGroupRequest
-    from kio.schema.join_group.v9.response import JoinGroupResponse
     from kio.schema.leave_group.v5.request import LeaveGroupRequest
     from kio.schema.leave_group.v5.response import LeaveGroupResponse
     from kio.schema.share_group_heartbeat.v1.request import ShareGroupHeartbeatRequest
     from kio.schema.share_group_heartbeat.v1.response import ShareGroupHeartbeatResponse
-    from kio.schema.sync_group.v5.request import SyncGroupRequest
-    from kio.schema.sync_group.v5.response import SyncGroupResponse
 
     from barnabas.broker.context import BrokerContext
     from barnabas.broker.serving.answers import HandlerResult
     from barnabas.broker.serving.caller import Caller
     from barnabas.model.errors import ApiError
+    from barnabas.protocol.messages.groups.consumer_group_heartbeat import (
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponse,
+    )
+    from barnabas.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupResponse
+    from barnabas.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 def join_group(

@@ -31,13 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from kio.schema.consumer_group_describe.v1 import response as consumer_response
-    from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
-    from kio.schema.consumer_group_heartbeat.v1.response import ConsumerGroupHeartbeatResponse
     from kio.schema.describe_groups.v6 import response as classic_response
     from kio.schema.heartbeat.v4.request import HeartbeatRequest
     from kio.schema.heartbeat.v4.response import HeartbeatResponse
-    from kio.schema.join_group.v9.request import JoinGroupRequest
-    from kio.schema.join_group.v9.response import JoinGroupResponse
     from kio.schema.leave_group.v5.request import LeaveGroupRequest
     from kio.schema.leave_group.v5.response import LeaveGroupResponse
     from kio.schema.list_groups.v5.response import ListedGroup
@@ -45,8 +41,6 @@ if TYPE_CHECKING:
     from kio.schema.offset_delete.v0.response import OffsetDeleteResponse
     from kio.schema.share_group_describe.v1 import response as share_response
     from kio.schema.share_group_heartbeat.v1 import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
-    from kio.schema.sync_group.v5.request import SyncGroupRequest
-    from kio.schema.sync_group.v5.response import SyncGroupResponse
 
     from barnabas.machines.controller.image import TopicImage
     from barnabas.machines.groups.offsets.rules import GroupOffsets
@@ -55,7 +49,13 @@ if TYPE_CHECKING:
     from barnabas.machines.outcome import Asker
     from barnabas.model.errors import ErrorCode
     from barnabas.protocol.coordinator_records import CoordinatorRecord, OffsetCommitValue
+    from barnabas.protocol.messages.groups.consumer_group_heartbeat import (
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponse,
+    )
+    from barnabas.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupResponse
     from barnabas.protocol.messages.groups.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+    from barnabas.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupResponse
 
 logger = logging.getLogger(__name__)
 

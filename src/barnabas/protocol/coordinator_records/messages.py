@@ -7,7 +7,7 @@ dataclasses.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.coordinator_records.share_messages import ShareGroupKey, ShareGroupValue
@@ -126,10 +126,10 @@ class ConsumerGroupMemberMetadataKey:
 
 @dataclass(frozen=True, slots=True)
 class ClassicProtocol:
-    """One of the protocols that a classic member offers."""
+    """One of the protocols that a classic member offers; JoinGroup has it, too, so its fields say their types."""
 
-    name: str
-    metadata: bytes
+    name: str = field(metadata={"kafka_type": "string"})
+    metadata: bytes = field(metadata={"kafka_type": "bytes"})
 
 
 @dataclass(frozen=True, slots=True)

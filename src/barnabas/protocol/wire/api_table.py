@@ -136,13 +136,20 @@ API_FORMATS: Final[dict[ApiKey, ApiFormat]] = {
         AtTop({"generation_id": -1}),
         unpack_usual="messages.groups.join_group:unpack_plain",
         pack="messages.groups.join_group:pack",
+        request="messages.groups.join_group:JoinGroupRequest",
+        response="messages.groups.join_group:JoinGroupResponse",
     ),
     ApiKey.HEARTBEAT: ApiFormat(
         4, _TOP, unpack_usual="messages.groups.heartbeat:unpack_idle", pack="messages.groups.heartbeat:pack"
     ),
     ApiKey.LEAVE_GROUP: ApiFormat(4, _TOP, up="wire.shapes:leave_group_up", down="wire.shapes:leave_group_down"),
     ApiKey.SYNC_GROUP: ApiFormat(
-        4, _TOP, unpack_usual="messages.groups.sync_group:unpack_plain", pack="messages.groups.sync_group:pack"
+        4,
+        _TOP,
+        unpack_usual="messages.groups.sync_group:unpack_plain",
+        pack="messages.groups.sync_group:pack",
+        request="messages.groups.sync_group:SyncGroupRequest",
+        response="messages.groups.sync_group:SyncGroupResponse",
     ),
     ApiKey.DESCRIBE_GROUPS: ApiFormat(5, Each("groups", "groups", name="group_id")),
     ApiKey.LIST_GROUPS: ApiFormat(3, _TOP),
@@ -242,6 +249,8 @@ API_FORMATS: Final[dict[ApiKey, ApiFormat]] = {
         _TOP,
         unpack_usual="messages.groups.consumer_group_heartbeat:unpack_plain",
         pack="messages.groups.consumer_group_heartbeat:pack",
+        request="messages.groups.consumer_group_heartbeat:ConsumerGroupHeartbeatRequest",
+        response="messages.groups.consumer_group_heartbeat:ConsumerGroupHeartbeatResponse",
     ),
     ApiKey.CONSUMER_GROUP_DESCRIBE: ApiFormat(0, Each("group_ids", "groups", name="group_id")),
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: ApiFormat(0, _TOP),

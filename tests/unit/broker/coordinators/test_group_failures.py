@@ -8,17 +8,17 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
 from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
 from kio.schema.list_groups.v5.request import ListGroupsRequest
-from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestAssignment
 
 from barnabas.broker.coordinators.record_log import _batches
 from barnabas.broker.handlers import group_admin, group_offsets, groups
 from barnabas.machines.groups.coordinator import GroupCoordinator
 from barnabas.model.errors import CoordinatorLoadInProgress, ErrorCode, NotCoordinator
 from barnabas.model.internal_topics import CONSUMER_OFFSETS
+from barnabas.protocol.messages.groups.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.protocol.messages.groups.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from barnabas.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from barnabas.protocol.wire.conversion import zero
 from tests.support.group_handlers import (
     answer,

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
-from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
 from kio.schema.create_partitions.v3.request import CreatePartitionsRequest, CreatePartitionsTopic
 from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
 from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
@@ -19,7 +18,7 @@ from kio.schema.offset_delete.v0.request import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestAssignment
+from kio.schema.types import GroupId
 
 from barnabas.broker.controller.membership import new_id
 from barnabas.broker.handlers import group_admin, group_offsets, groups
@@ -28,11 +27,13 @@ from barnabas.machines.controller.requests import LevelChange, UpdateFeatures
 from barnabas.machines.security.acls import GROUP_OPERATIONS
 from barnabas.model.errors import CoordinatorLoadInProgress, ErrorCode, UnsupportedVersion
 from barnabas.model.internal_topics import CONSUMER_OFFSETS
+from barnabas.protocol.messages.groups.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.protocol.messages.groups.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from barnabas.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from barnabas.protocol.wire.conversion import zero
 from tests.support.group_handlers import (
     answer,
@@ -66,7 +67,7 @@ async def test_a_member_joins_commits_and_leaves(tmp_path: Path) -> None:
             0: ErrorCode.illegal_generation
         }
         assert await committed(broker, "g") == {("t", 0): 5, ("t", 1): 7}
-        leaving = LeaveGroupRequest(group_id=join_request("g").group_id, members=(MemberIdentity(member_id=member),))
+        leaving = LeaveGroupRequest(group_id=GroupId("g"), members=(MemberIdentity(member_id=member),))
         left = await answer(groups.leave_group(broker, leaving, CALLER, 5))
         assert [each.error_code for each in left.members] == [ErrorCode.none]
         assert await listed(broker) == {"g": ("classic", "Empty")}

@@ -33,10 +33,9 @@ from barnabas.protocol.records.batch import NO_TIMESTAMP
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kio.schema.join_group.v9.response import JoinGroupResponse
-
     from barnabas.machines.outcome import Asker
     from barnabas.protocol.coordinator_records import ClassicProtocol, MemberMetadata
+    from barnabas.protocol.messages.groups.join_group import JoinGroupResponse
 
 
 @dataclass(slots=True)

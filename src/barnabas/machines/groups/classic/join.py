@@ -25,19 +25,17 @@ from barnabas.machines.groups.classic.rebalance import NEW_MEMBER_JOIN_TIMEOUT_M
 from barnabas.machines.groups.classic.states import ClassicGroupState
 from barnabas.machines.outcome import Outcome
 from barnabas.model.errors import ErrorCode, InconsistentGroupProtocol
-from barnabas.protocol.coordinator_records import ClassicProtocol
 from barnabas.protocol.wire.durations import MILLISECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kio.schema.join_group.v9 import JoinGroupRequest
-    from kio.schema.join_group.v9.response import JoinGroupResponse
-
     from barnabas.machines.groups.classic.group import ClassicGroup
     from barnabas.machines.groups.classic.rebalance import ClassicRebalance
     from barnabas.machines.groups.table import GroupOutcome
     from barnabas.machines.outcome import Asker
+    from barnabas.protocol.coordinator_records import ClassicProtocol
+    from barnabas.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupResponse
 
 FIRST_VERSION_WITH_REQUIRED_ID: Final = 4
 FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT: Final = 9
@@ -69,7 +67,7 @@ class Joining:
             member_id=request.member_id,
             instance_id=request.group_instance_id,
             protocol_type=request.protocol_type,
-            protocols=tuple(ClassicProtocol(protocol.name, protocol.metadata) for protocol in request.protocols),
+            protocols=request.protocols,
             session_timeout_ms=session_timeout_ms,
             rebalance_timeout_ms=session_timeout_ms if rebalance_timeout_ms < 0 else rebalance_timeout_ms,
             reason=request.reason or "not provided",

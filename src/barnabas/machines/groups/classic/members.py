@@ -10,10 +10,9 @@ from barnabas.protocol.coordinator_records import ClassicProtocol, MemberMetadat
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from kio.schema.join_group.v9.response import JoinGroupResponse
-    from kio.schema.sync_group.v5.response import SyncGroupResponse
-
     from barnabas.machines.outcome import Asker
+    from barnabas.protocol.messages.groups.join_group import JoinGroupResponse
+    from barnabas.protocol.messages.groups.sync_group import SyncGroupResponse
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -27,14 +27,13 @@ from barnabas.model.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kio.schema.join_group.v9.response import JoinGroupResponse
-    from kio.schema.sync_group.v5.response import SyncGroupResponse
-
     from barnabas.machines.groups.classic.group import ClassicGroup
     from barnabas.machines.groups.classic.members import ClassicMember
     from barnabas.machines.groups.settings import GroupSettings
     from barnabas.machines.groups.table import GroupDraft, GroupOutcome
     from barnabas.machines.outcome import Asker
+    from barnabas.protocol.messages.groups.join_group import JoinGroupResponse
+    from barnabas.protocol.messages.groups.sync_group import SyncGroupResponse
 
 logger = logging.getLogger(__name__)
 

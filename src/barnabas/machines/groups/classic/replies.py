@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from kio.schema.describe_groups.v6.response import DescribedGroup, DescribedGroupMember
 from kio.schema.heartbeat.v4 import HeartbeatResponse
-from kio.schema.join_group.v9.response import JoinGroupResponse, JoinGroupResponseMember
 from kio.schema.leave_group.v5.response import LeaveGroupResponse, MemberResponse
 from kio.schema.list_groups.v5.response import ListedGroup
-from kio.schema.sync_group.v5 import SyncGroupResponse
 from kio.schema.types import GroupId
 from kio.static.primitive import i32
 
 from barnabas.machines.groups.classic.states import ClassicGroupState
 from barnabas.model.errors import ErrorCode
+from barnabas.protocol.messages.groups.join_group import JoinGroupResponse, JoinGroupResponseMember
+from barnabas.protocol.messages.groups.sync_group import SyncGroupResponse
 from barnabas.protocol.wire.durations import NO_TIME
 
 if TYPE_CHECKING:

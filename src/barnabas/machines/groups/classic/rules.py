@@ -32,17 +32,15 @@ from barnabas.protocol.coordinator_records import GroupMetadataKey, GroupMetadat
 if TYPE_CHECKING:
     from kio.schema.heartbeat.v4 import HeartbeatRequest
     from kio.schema.heartbeat.v4.response import HeartbeatResponse
-    from kio.schema.join_group.v9 import JoinGroupRequest
-    from kio.schema.join_group.v9.response import JoinGroupResponse
     from kio.schema.leave_group.v5 import LeaveGroupRequest
     from kio.schema.leave_group.v5.request import MemberIdentity
     from kio.schema.leave_group.v5.response import LeaveGroupResponse, MemberResponse
-    from kio.schema.sync_group.v5 import SyncGroupRequest
-    from kio.schema.sync_group.v5.response import SyncGroupResponse
 
     from barnabas.machines.groups.table import GroupDraft, GroupOutcome, GroupTable
     from barnabas.machines.outcome import Asker
     from barnabas.protocol.coordinator_records import CoordinatorRecord
+    from barnabas.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupResponse
+    from barnabas.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 class ClassicRules:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from barnabas.machines.groups.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH
@@ -15,16 +14,14 @@ from barnabas.model.errors import (
     UnreleasedInstanceId,
     UnsupportedAssignor,
 )
+from barnabas.protocol.wire.durations import NOT_GIVEN
 
 if TYPE_CHECKING:
-    from kio.schema.consumer_group_heartbeat.v1 import ConsumerGroupHeartbeatRequest
-
     from barnabas.machines.groups.assignors.spec import Partitions
     from barnabas.machines.groups.consumer.group import ConsumerGroup
     from barnabas.machines.groups.consumer.member import Assignment, Member
+    from barnabas.protocol.messages.groups.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
-NOT_GIVEN: Final = timedelta(milliseconds=-1)
-"""A rebalance timeout that did not change since the last heartbeat."""
 MEMBER_ID_SINCE: Final = 1
 """The version from which on members make their ids themselves."""
 

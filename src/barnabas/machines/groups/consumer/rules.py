@@ -15,14 +15,11 @@ from datetime import timedelta
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.consumer_group_heartbeat.v1 import ConsumerGroupHeartbeatResponse
-from kio.schema.consumer_group_heartbeat.v1.response import Assignment, TopicPartitions
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32, i32Timedelta
 
 from barnabas.machines.groups.classic.group import ClassicGroup
 from barnabas.machines.groups.consumer.checks import (
-    NOT_GIVEN,
     check_epoch,
     check_released,
     check_request,
@@ -61,28 +58,31 @@ from barnabas.protocol.coordinator_records import (
     OffsetCommitKey,
     ShareGroupKey,
 )
-from barnabas.protocol.wire.durations import MILLISECOND, NO_TIME
+from barnabas.protocol.messages.groups.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from barnabas.protocol.wire.durations import MILLISECOND, NO_TIME, NOT_GIVEN
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from uuid import UUID
 
     from kio.schema.consumer_group_describe.v1.response import DescribedGroup
-    from kio.schema.consumer_group_heartbeat.v1 import ConsumerGroupHeartbeatRequest
     from kio.schema.heartbeat.v4 import HeartbeatRequest
     from kio.schema.heartbeat.v4.response import HeartbeatResponse
-    from kio.schema.join_group.v9 import JoinGroupRequest
-    from kio.schema.join_group.v9.response import JoinGroupResponse
     from kio.schema.leave_group.v5 import LeaveGroupRequest
     from kio.schema.leave_group.v5.response import LeaveGroupResponse
-    from kio.schema.sync_group.v5 import SyncGroupRequest
-    from kio.schema.sync_group.v5.response import SyncGroupResponse
 
     from barnabas.machines.groups.assignors.spec import Partitions
     from barnabas.machines.groups.settings import GroupSettings
     from barnabas.machines.groups.table import Group, GroupDraft, GroupOutcome, GroupTable
     from barnabas.machines.outcome import Asker
     from barnabas.protocol.coordinator_records import CoordinatorRecord
+    from barnabas.protocol.messages.groups.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+    from barnabas.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupResponse
+    from barnabas.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 _NOT_OF_CONSUMER_GROUPS: Final = (OffsetCommitKey, GroupMetadataKey, ShareGroupKey)
@@ -443,7 +443,7 @@ def _make_answer(
         throttle_time=NO_TIME,
         error_code=ErrorCode.none,
         member_id=member_id,
-        member_epoch=epoch,  # type: ignore[arg-type]  # a record has no room for any other number
+        member_epoch=epoch,
         heartbeat_interval=_interval(interval_ms),
         assignment=assignment,
     )
@@ -456,7 +456,7 @@ _still_there = lru_cache(maxsize=1024)(_make_answer)
 def _assignment(member: Member) -> Assignment:
     return Assignment(
         topic_partitions=tuple(
-            TopicPartitions(topic_id=topic, partitions=tuple(sorted(partitions)))  # type: ignore[arg-type]  # as above
+            TopicPartitions(topic_id=topic, partitions=tuple(sorted(partitions)))
             for topic, partitions in sorted(member.assigned.items())
         )
     )

@@ -11,8 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
-from kio.schema.join_group.v9.response import JoinGroupResponse
-from kio.schema.sync_group.v5 import SyncGroupResponse
 from kio.static.primitive import i32
 
 from barnabas.machines.groups.classic import replies as replies
@@ -37,16 +35,16 @@ from barnabas.model.errors import (
     UnknownServerError,
 )
 from barnabas.protocol.coordinator_records import ClassicMemberMetadata
+from barnabas.protocol.messages.groups.join_group import JoinGroupResponse
+from barnabas.protocol.messages.groups.sync_group import SyncGroupResponse
 from barnabas.protocol.wire.durations import NO_TIME
 
 if TYPE_CHECKING:
     from kio.schema.heartbeat.v4 import HeartbeatRequest
     from kio.schema.heartbeat.v4.response import HeartbeatResponse
-    from kio.schema.join_group.v9 import JoinGroupRequest
     from kio.schema.leave_group.v5 import LeaveGroupRequest
     from kio.schema.leave_group.v5.request import MemberIdentity
     from kio.schema.leave_group.v5.response import LeaveGroupResponse
-    from kio.schema.sync_group.v5 import SyncGroupRequest
 
     from barnabas.machines.groups.classic.consumer_protocol import ClassicSubscription
     from barnabas.machines.groups.consumer.group import ConsumerGroup
@@ -54,6 +52,8 @@ if TYPE_CHECKING:
     from barnabas.machines.groups.migration.conversion import Conversion
     from barnabas.machines.groups.table import GroupDraft, GroupOutcome, GroupTable
     from barnabas.machines.outcome import Asker
+    from barnabas.protocol.messages.groups.join_group import JoinGroupRequest
+    from barnabas.protocol.messages.groups.sync_group import SyncGroupRequest
 
 
 class ClassicMembers:

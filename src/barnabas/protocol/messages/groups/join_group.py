@@ -1,31 +1,72 @@
-"""JoinGroup: responses, written by hand, and requests of flexible versions without tagged fields, read by hand.
+"""JoinGroup: the shape that handlers and machines know, responses written by hand, and requests read by hand.
 
-A rebalance of a hundred members is some hundreds of these at once, and kio takes ten times as long for each. What all
-members of a generation are told is packed once. Tests hold both directions equal to kio's.
+A rebalance of a hundred members is some hundreds of these at once, and kio takes ten times as long for each. Requests
+of flexible versions without tagged fields are read here, all others by kio. What all members of a group say is read
+once, and what all members of a generation are told is packed once. Tests hold both directions equal to kio's.
+
+The classes have the field names of kio's and are not frozen, as those of OffsetCommit (`offset_commit`). Annotations
+are not postponed, since kio's messages are converted by the types of fields.
 """
 
-from __future__ import annotations
-
 import struct
+from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from kio.schema.join_group.v9.request import JoinGroupRequest, JoinGroupRequestProtocol
-
-from barnabas.model.errors import InvalidFrame
+from barnabas.model.errors import ErrorCode, InvalidFrame
+from barnabas.protocol.coordinator_records.messages import ClassicProtocol
+from barnabas.protocol.messages.groups.offset_commit import kind
 from barnabas.protocol.wire.bounds import MAX_ELEMENTS
-from barnabas.protocol.wire.durations import of_milliseconds
+from barnabas.protocol.wire.durations import NO_TIME, NOT_GIVEN, of_milliseconds
 from barnabas.protocol.wire.packing import INT32, add_bytes, add_count, add_text, finish, milliseconds, start
 from barnabas.protocol.wire.reading import UNREADABLE, Unusual, read_bytes, read_text, read_text_or_null
 from barnabas.protocol.wire.varint import read_uvarint
 
-if TYPE_CHECKING:
-    from kio.schema.join_group.v9.response import JoinGroupResponse
-
 FLEXIBLE: Final = 6
 REASON: Final = 8
+SHORT: Final = 512
+"""Bytes of what a member says of itself that are remembered."""
 _CODE_AND_NUMBER: Final = struct.Struct(">hi")
 _TIMEOUTS: Final = struct.Struct(">ii")
+
+
+@dataclass(slots=True, kw_only=True)
+class JoinGroupRequest:
+    """A client joins a group, or joins again."""
+
+    group_id: str = field(metadata=kind("string"))
+    session_timeout: timedelta = field(metadata=kind("timedelta_i32"))
+    rebalance_timeout: timedelta = field(metadata=kind("timedelta_i32"), default=NOT_GIVEN)
+    member_id: str = field(metadata=kind("string"))
+    group_instance_id: str | None = field(metadata=kind("string"), default=None)
+    protocol_type: str = field(metadata=kind("string"))
+    protocols: tuple[ClassicProtocol, ...]
+    reason: str | None = field(metadata=kind("string"), default=None)
+
+
+@dataclass(slots=True, kw_only=True)
+class JoinGroupResponseMember:
+    """A member, for the leader."""
+
+    member_id: str = field(metadata=kind("string"))
+    group_instance_id: str | None = field(metadata=kind("string"), default=None)
+    metadata: bytes = field(metadata=kind("bytes"))
+
+
+@dataclass(slots=True, kw_only=True)
+class JoinGroupResponse:
+    """The generation that begins, or why a client is not in it."""
+
+    throttle_time: timedelta = field(metadata=kind("timedelta_i32"), default=NO_TIME)
+    error_code: ErrorCode = field(metadata=kind("error_code"), default=ErrorCode.none)
+    generation_id: int = field(metadata=kind("int32"), default=-1)
+    protocol_type: str | None = field(metadata=kind("string"), default=None)
+    protocol_name: str | None = field(metadata=kind("string"))
+    leader: str = field(metadata=kind("string"))
+    skip_assignment: bool = field(metadata=kind("bool"), default=False)
+    member_id: str = field(metadata=kind("string"))
+    members: tuple[JoinGroupResponseMember, ...]
 
 
 def unpack_plain(data: memoryview, position: int, version: int) -> JoinGroupRequest | None:
@@ -38,35 +79,46 @@ def unpack_plain(data: memoryview, position: int, version: int) -> JoinGroupRequ
         session_ms, rebalance_ms = _TIMEOUTS.unpack_from(raw, at)
         member_id, at = read_text(raw, at + 8)
         instance_id, at = read_text_or_null(raw, at)
-        protocol_type, at = read_text(raw, at)
-        count, at = read_uvarint(raw, at)
-        if not 0 < count <= MAX_ELEMENTS:
-            return None
-        protocols = []
-        for _ in range(count - 1):
-            name, at = read_text(raw, at)
-            metadata, at = read_bytes(raw, at)
-            if raw[at]:
-                return None
-            at += 1
-            protocols.append(JoinGroupRequestProtocol(name=name, metadata=metadata))
-        reason = None
-        if version >= REASON:
-            reason, at = read_text_or_null(raw, at)
-        if raw[at]:
-            return None
+        rest = raw[at:]
+        protocol_type, protocols, reason = (_remembered if len(rest) <= SHORT else _read_rest)(rest, version)
     except (*UNREADABLE, InvalidFrame, Unusual):
         return None
     return JoinGroupRequest(
-        group_id=group_id,  # type: ignore[arg-type]  # a name for str
+        group_id=group_id,
         session_timeout=of_milliseconds(session_ms),
         rebalance_timeout=of_milliseconds(rebalance_ms),
         member_id=member_id,
         group_instance_id=instance_id,
         protocol_type=protocol_type,
-        protocols=tuple(protocols),
+        protocols=protocols,
         reason=reason,
     )
+
+
+def _read_rest(raw: bytes, version: int) -> tuple[str, tuple[ClassicProtocol, ...], str | None]:
+    """Protocol type, protocols and reason. Raises Unusual, and what else reading by hand raises."""
+    protocol_type, at = read_text(raw, 0)
+    count, at = read_uvarint(raw, at)
+    if not 0 < count <= MAX_ELEMENTS:
+        raise Unusual
+    protocols = []
+    for _ in range(count - 1):
+        name, at = read_text(raw, at)
+        metadata, at = read_bytes(raw, at)
+        if raw[at]:
+            raise Unusual
+        at += 1
+        protocols.append(ClassicProtocol(name, metadata))
+    reason = None
+    if version >= REASON:
+        reason, at = read_text_or_null(raw, at)
+    if raw[at]:
+        raise Unusual
+    return protocol_type, tuple(protocols), reason
+
+
+_remembered: Final = lru_cache(maxsize=256)(_read_rest)
+"""Most members of a group say the same, each time. What they say is then one object, which takes memory once."""
 
 
 def pack(correlation_id: int, version: int, response: JoinGroupResponse) -> bytes:

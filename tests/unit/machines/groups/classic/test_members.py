@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 from kio.schema.errors import ErrorCode
-from kio.schema.join_group.v9 import JoinGroupRequest
 from kio.schema.leave_group.v5.request import MemberIdentity
 
 from barnabas.machines.groups.consumer.group import ConsumerGroup
 from barnabas.machines.groups.consumer.rebalance import JOIN, SYNC
 from barnabas.machines.groups.table import TimerKey
 from barnabas.model.errors import IllegalGeneration
+from barnabas.protocol.messages.groups.join_group import JoinGroupRequest
 from tests.support.classic_consumers import ClassicConsumer
 from tests.support.consumer_groups import GROUP, Client, Consumer, Coordinator
 from tests.unit.machines.groups.migration.mixed_groups import coordinator_of, leave_group, rest
