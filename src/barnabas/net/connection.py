@@ -306,7 +306,7 @@ class Connection:
         return position
 
     def _give_way(self) -> None:
-        """Serve other clients before more of this client's requests."""
+        """Serve other clients, and finish what is under way, before more of this client's requests."""
         self._giving_way = self._busy = True
         self.server.loop.call_soon(self._take_turn)
 
@@ -364,7 +364,11 @@ class Connection:
             self._busy = True
 
     def _on_resolved(self) -> None:
-        """A parked answer came, or may be overtaken or abandoned now: send what is in order, go on with what waited."""
+        """A parked answer came, or may be overtaken or abandoned now: send what is in order, go on with what waited.
+
+        Requests that waited are served in the next turn of the event loop. Whoever gives an answer may be giving many,
+        and a request that is served meanwhile might ask for the next ones, and so on without an end.
+        """
         if self._closed:
             return
         if self._is_gone:
@@ -378,7 +382,10 @@ class Connection:
             self._answer(answer)
             if self._closed:
                 return
-        self._go_on()
+        if self._busy and self._inbox and not self._giving_way:
+            self._give_way()
+        else:
+            self._go_on()
 
     def _answer(self, answer: Answer) -> None:
         if answer is None:

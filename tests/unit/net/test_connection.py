@@ -162,6 +162,37 @@ async def test_a_request_that_answers_an_earlier_one_of_its_connection_is_served
     await run(Rig(reply), executor, story)
 
 
+async def test_what_waits_for_an_answer_is_served_when_whoever_gives_the_answer_is_done(
+    executor: ThreadPoolExecutor,
+) -> None:
+    """Each might give another connection its answer, whose next request does so, and so on: deeper than Python goes."""
+    parked = Parked()
+    seen_meanwhile: list[bytes] = []
+
+    async def story(rig: Rig) -> None:
+        def reply(body: bytes) -> Answer | Parked:
+            if body == b"parked":
+                return parked
+            if body == b"answers":
+                parked.resolve(answer(b"given"))
+                seen_meanwhile.extend(rig.seen)
+            return answer(body)
+
+        rig.reply = reply
+        reader, writer = await connect(rig)
+        writer.write(frame(b"parked") + frame(b"next"))
+        await until(lambda: rig.seen == [b"parked"])
+        other_reader, other_writer = await connect(rig)
+        other_writer.write(frame(b"answers"))
+        assert await read_answer(other_reader) == b"answers"
+        assert [await read_answer(reader) for _ in range(2)] == [b"given", b"next"]
+        assert seen_meanwhile == [b"parked", b"answers"]
+        await hang_up(writer)
+        await hang_up(other_writer)
+
+    await run(Rig(), executor, story)
+
+
 @dataclass
 class HoldingRig(Rig):
     """Keeps the views of the frames that it served, as a request does whose answer comes later."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from barnabas.broker.coordinators.calls import Call
 from barnabas.broker.coordinators.runtime import CoordinatorLog, CoordinatorParts, Runtime
+from barnabas.broker.serving.answers import Later
 from barnabas.broker.tasks import TaskSet
 from barnabas.machines.controller.image import ConfigResource
 from barnabas.machines.groups.settings import GroupSettings, MigrationPolicy
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
     from barnabas.broker.coordinators.shard import Shard
     from barnabas.broker.coordinators.share_persister import SharePersister, StatePartition
-    from barnabas.broker.serving.answers import Later
     from barnabas.broker.serving.caller import Caller
     from barnabas.broker.settings import Changed, Settings
     from barnabas.machines.groups.coordinator import GroupCoordinator
@@ -86,14 +86,33 @@ class GroupCoordinators:
         *,
         may_be_empty: bool = False,
         only_reads: bool = False,
-        may_see: Callable[[str], bool] | None = None,
     ) -> Response | Future[Response]:
+        """As `ask_at_once`, for handlers that wait for a future, and ask more after that."""
+        response = self.ask_at_once(
+            group_id, decide, caller, version, failure, may_be_empty=may_be_empty, only_reads=only_reads
+        )
+        return response.future() if isinstance(response, Later) else response
+
+    def ask_at_once(
+        self,
+        group_id: str,
+        decide: Callable[[GroupCoordinator, Call[Response], int], GroupOutcome],
+        caller: Caller,
+        version: int,
+        failure: Callable[[ApiError], Response],
+        *,
+        may_be_empty: bool = False,
+        only_reads: bool = False,
+        may_see: Callable[[str], bool] | None = None,
+    ) -> Response | Later[Response]:
         """Let a group's coordinator decide a request; `only_reads` if the request changes nothing.
 
-        `may_see` tells whether the client may know of a topic; None if of all.
+        `may_see` tells whether the client may know of a topic; None if of all. `failure` makes the response for an
+        error that keeps the coordinator from deciding. The group id may be empty only for the oldest clients, which
+        commit offsets without a group.
 
-        `failure` makes the response for an error that keeps the coordinator from deciding. The group id may be empty
-        only for the oldest clients, which commit offsets without a group.
+        A response that comes later is handed on while the coordinator answers others. Whoever takes it must not ask
+        again before that is done; a connection does not (`net/connection`).
         """
         if not group_id and not may_be_empty:
             return failure(InvalidGroupId("The group id must not be empty."))
@@ -109,29 +128,6 @@ class GroupCoordinators:
             shard.read(decide, call)
         else:
             shard.ask(decide, call)
-        return call.result()
-
-    def ask_at_once(
-        self,
-        group_id: str,
-        decide: Callable[[GroupCoordinator, Call[Response], int], GroupOutcome],
-        caller: Caller,
-        version: int,
-        failure: Callable[[ApiError], Response],
-    ) -> Response | Later[Response]:
-        """As `ask`, but the response is handed on while the coordinator answers others. The group id may be empty.
-
-        This is only for requests that are answered when their own records are stored, after which nobody is left to be
-        answered.
-        """
-        try:
-            shard = self.runtime.find(group_id)
-            if (machine := shard.machine) is not None and machine.deletions.under_way:
-                check_not_deleted(shard, group_id)
-        except ApiError as error:
-            return failure(error)
-        call = Call(caller.client_id or "", caller.host, version, failure)
-        shard.ask(decide, call)
         return call.given()
 
     def check_consumer_protocol(self) -> None:

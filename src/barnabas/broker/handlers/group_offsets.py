@@ -80,6 +80,7 @@ def offset_commit(
         caller,
         version,
         lambda error: _commit_failed(request, error),
+        may_be_empty=True,
     )
 
 

@@ -47,7 +47,7 @@ def join_group(
     broker: BrokerContext, request: JoinGroupRequest, caller: Caller, version: int
 ) -> HandlerResult[JoinGroupResponse]:
     """Become a member, or take part in a rebalance."""
-    return broker.groups.ask(
+    return broker.groups.ask_at_once(
         request.group_id,
         lambda machine, call, now_ms: machine.join_group(request, call, now_ms),
         caller,
@@ -63,7 +63,7 @@ def sync_group(
     """Get what the leader assigned; the leader brings it. From v5 on a member says which protocol it means."""
     if version >= NAMES_PROTOCOL and (request.protocol_type is None or request.protocol_name is None):
         raise InconsistentGroupProtocol("SyncGroup v5 and newer must have a protocol type and a protocol name.")
-    return broker.groups.ask(
+    return broker.groups.ask_at_once(
         request.group_id,
         lambda machine, call, now_ms: machine.sync_group(request, call, now_ms),
         caller,
@@ -76,7 +76,7 @@ def heartbeat(
     broker: BrokerContext, request: HeartbeatRequest, caller: Caller, version: int
 ) -> HandlerResult[HeartbeatResponse]:
     """Keep a member in its group, and tell it of a rebalance."""
-    return broker.groups.ask(
+    return broker.groups.ask_at_once(
         request.group_id,
         lambda machine, call, now_ms: machine.heartbeat(request, call, now_ms),
         caller,
@@ -89,7 +89,7 @@ def leave_group(
     broker: BrokerContext, request: LeaveGroupRequest, caller: Caller, version: int
 ) -> HandlerResult[LeaveGroupResponse]:
     """Remove members from a group."""
-    return broker.groups.ask(
+    return broker.groups.ask_at_once(
         request.group_id,
         lambda machine, call, now_ms: machine.leave_group(request, call, now_ms),
         caller,
@@ -105,7 +105,7 @@ def consumer_group_heartbeat(
     broker.groups.check_consumer_protocol()
     if not request.group_id:
         raise InvalidRequest("GroupId can't be empty.")
-    return broker.groups.ask(
+    return broker.groups.ask_at_once(
         request.group_id,
         lambda machine, call, now_ms: machine.consumer_group_heartbeat(request, call, now_ms),
         caller,
@@ -122,7 +122,7 @@ def share_group_heartbeat(
     broker.groups.check_share_protocol()
     if not request.group_id:
         raise InvalidRequest("GroupId can't be empty.")
-    return broker.groups.ask(
+    return broker.groups.ask_at_once(
         request.group_id,
         lambda machine, call, now_ms: machine.share_group_heartbeat(request, call, now_ms),
         caller,

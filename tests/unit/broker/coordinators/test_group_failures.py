@@ -156,7 +156,9 @@ async def test_a_question_that_fails_costs_nobody_else_anything(
 ) -> None:
     async with coordinating(tmp_path, offsets_topic_num_partitions="1") as broker:
         member, generation = await joined(broker, "g")
-        waiting = groups.join_group(broker, join_request("g", ""), CALLER, 3)  # for the member that is there to join
+        # for the member that is there to join
+        waiting = asyncio.ensure_future(answer(groups.join_group(broker, join_request("g", ""), CALLER, 3)))
+        await asyncio.sleep(0)
         machine = only_shard(broker).machine
         with monkeypatch.context() as broken:
             for question in ("list_groups", "describe_classic", "copy_offsets"):
@@ -169,8 +171,9 @@ async def test_a_question_that_fails_costs_nobody_else_anything(
             assert response.groups[0].error_code is ErrorCode.unknown_server_error
         assert caplog.text.count("failed to answer a request") == 3
         assert only_shard(broker).machine is machine
-        assert asyncio.isfuture(waiting) and not waiting.done()
+        assert not waiting.done()
         assert await heartbeat(broker, "g", member, generation) is ErrorCode.rebalance_in_progress
+        waiting.cancel()
 
 
 async def test_a_coordinator_that_fails_to_decide_is_taken_from_its_log(
@@ -180,8 +183,9 @@ async def test_a_coordinator_that_fails_to_decide_is_taken_from_its_log(
         member, generation = await joined(broker, "g")
         await commit(broker, "g", {0: 5}, member=member, generation=generation)
         other = (await answer(groups.join_group(broker, join_request("h"), CALLER, 9))).member_id
-        waiting = groups.join_group(broker, join_request("g", ""), CALLER, 3)  # for the member that is there to join
-        assert asyncio.isfuture(waiting)
+        # for the member that is there to join
+        waiting = asyncio.ensure_future(answer(groups.join_group(broker, join_request("g", ""), CALLER, 3)))
+        await asyncio.sleep(0)
         half_changed = only_shard(broker).machine
 
         def decide(machine: GroupCoordinator, *_: object) -> Any:
@@ -193,7 +197,7 @@ async def test_a_coordinator_that_fails_to_decide_is_taken_from_its_log(
         assert "planted" in caplog.text
         refused = await commit(broker, "g", {0: 6}, member=member, generation=generation)
         assert refused == {0: ErrorCode.coordinator_load_in_progress}
-        assert (await answer(waiting)).error_code is ErrorCode.coordinator_not_available
+        assert (await waiting).error_code is ErrorCode.coordinator_not_available
         await broker.groups.runtime.loaded()
         assert only_shard(broker).machine is not half_changed
         assert await heartbeat(broker, "g", member, generation) is ErrorCode.none

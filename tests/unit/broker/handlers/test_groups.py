@@ -23,6 +23,7 @@ from kio.schema.types import GroupId
 from barnabas.broker.controller.membership import new_id
 from barnabas.broker.handlers import group_admin, group_offsets, groups
 from barnabas.broker.handlers.topics import create_partitions
+from barnabas.broker.serving.answers import Later
 from barnabas.machines.controller.requests import LevelChange, UpdateFeatures
 from barnabas.machines.security.acls import GROUP_OPERATIONS
 from barnabas.model.errors import CoordinatorLoadInProgress, ErrorCode, UnsupportedVersion
@@ -259,9 +260,10 @@ async def test_whoever_waits_is_told_when_the_broker_stops(tmp_path: Path) -> No
     async with coordinating(tmp_path, group_initial_rebalance_delay_ms="60000") as broker:
         first = await answer(groups.join_group(broker, join_request("g"), CALLER, 9))
         waiting = groups.join_group(broker, join_request("g", first.member_id), CALLER, 9)
-        assert asyncio.isfuture(waiting)
+        assert isinstance(waiting, Later)
+        told = waiting.future()
         broker.groups.runtime.resign()
-        assert (await asyncio.wait_for(waiting, 30)).error_code is ErrorCode.not_coordinator
+        assert (await asyncio.wait_for(told, 30)).error_code is ErrorCode.not_coordinator
         again = await answer(groups.join_group(broker, join_request("g"), CALLER, 9))
         assert again.error_code is ErrorCode.not_coordinator
 
