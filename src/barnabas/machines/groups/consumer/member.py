@@ -32,24 +32,37 @@ if TYPE_CHECKING:
 
     Assignment = Mapping[UUID, Mapping[int, int]]
     """Partitions by the id of their topic, each with the epoch in which the member was given it."""
+    _Assignment = dict[UUID, Mapping[int, int]]
+else:
+    _Assignment = dict
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 LEAVE_STATIC_EPOCH: Final = -2
 """The member has left for a while: its partitions are kept for the next member with its instance id."""
 
-NOTHING: Final[Mapping[UUID, Mapping[int, int]]] = MappingProxyType({})
+
+class StoredAssignment(_Assignment):
+    """An assignment as a record has it. Members keep it from epoch to epoch, so it is written once, too."""
+
+    __slots__ = ("written",)
+
+    def __init__(self) -> None:
+        self.written: tuple[CurrentTopicPartitions, ...] | None = None
+        """What it is written as; None if that was not asked for yet."""
+
+
+NOTHING: Final = StoredAssignment()
 NO_PARTITIONS: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 class Member(NamedTuple):
-    """A member. A tuple, since a rebalance makes several of each, and a frozen dataclass takes four times as long."""
+    """A member. A tuple, since a rebalance makes several of each, and a frozen dataclass takes four times as long.
+
+    What it says of itself comes first. The rest is its place, which each step of a rebalance makes anew (`placed`).
+    """
 
     member_id: str
-    epoch: int = JOIN_EPOCH
-    previous_epoch: int = -1
-    """Accepted once more, since the answer that raised the epoch may have been lost."""
-    state: MemberState = MemberState.STABLE
     instance_id: str | None = None
     rack_id: str | None = None
     client_id: str = ""
@@ -60,25 +73,41 @@ class Member(NamedTuple):
     regex: str = ""
     """Subscribed by pattern, "" for none."""
     assignor: str | None = None
+    classic: ClassicMemberMetadata | None = None
+    """Set while the member uses the classic protocol."""
+    epoch: int = JOIN_EPOCH
+    previous_epoch: int = -1
+    """Accepted once more, since the answer that raised the epoch may have been lost."""
+    state: MemberState = MemberState.STABLE
     assigned: Assignment = NOTHING
     pending_revocation: Assignment = NOTHING
     """Partitions that the member has to revoke, and has not revoked yet."""
-    classic: ClassicMemberMetadata | None = None
-    """Set while the member uses the classic protocol."""
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         """Whether the member has all that the target assignment of this epoch gives it."""
         return self.state is MemberState.STABLE and self.epoch == assignment_epoch
 
+    def has_exactly(self, target: Partitions) -> bool:
+        """Whether the member is to have what it has."""
+        assigned = self.assigned
+        return len(assigned) == len(target) and all(
+            assigned.get(topic, NO_PARTITIONS).keys() == wanted for topic, wanted in target.items()
+        )
+
     def at_epoch(self, epoch: int, state: MemberState, assigned: Assignment, pending_revocation: Assignment) -> Member:
         """The member with a new assignment; the epoch it is in becomes its previous one."""
-        return self._replace(
-            epoch=epoch,
-            previous_epoch=self.epoch,
-            state=state,
-            assigned=assigned,
-            pending_revocation=pending_revocation,
-        )
+        return self.placed(epoch, self.epoch, state, assigned, pending_revocation)
+
+    def placed(
+        self,
+        epoch: int,
+        previous_epoch: int,
+        state: MemberState,
+        assigned: Assignment,
+        pending_revocation: Assignment,
+    ) -> Member:
+        """The member in another place."""
+        return Member._make((*self[:_PLACE], epoch, previous_epoch, state, assigned, pending_revocation))
 
     def away(self) -> Member:
         """The static member after it left for a while; the member that replaces it gets its partitions in epoch 0."""
@@ -115,14 +144,13 @@ class Member(NamedTuple):
 
     def placed_by(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> Member:
         """The member with the assignment in a record; what it has already is the same object as before."""
-        assigned = _read_assignment(value.assigned_partitions, value.member_epoch)
-        pending = _read_assignment(value.partitions_pending_revocation, value.member_epoch)
-        return self._replace(
-            epoch=value.member_epoch,
-            previous_epoch=value.previous_member_epoch,
-            state=MemberState.of(value.state),
-            assigned=self.assigned if assigned == self.assigned else assigned,
-            pending_revocation=self.pending_revocation if pending == self.pending_revocation else pending,
+        epoch, previous_epoch, state, assigned, pending = value
+        return self.placed(
+            epoch,
+            previous_epoch,
+            MemberState.of(state),
+            _read_again(self.assigned, assigned, epoch),
+            _read_again(self.pending_revocation, pending, epoch),
         )
 
     def without_place(self) -> Member:
@@ -130,6 +158,10 @@ class Member(NamedTuple):
         return self._replace(
             epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH, assigned=NOTHING, pending_revocation=NOTHING
         )
+
+
+_PLACE: Final = Member._fields.index("epoch")
+"""How many fields say what a member says of itself."""
 
 
 def partitions_of(assignment: Assignment) -> dict[UUID, frozenset[int]]:
@@ -216,6 +248,14 @@ def replacement(
 
 
 def _written_assignment(assignment: Assignment) -> tuple[CurrentTopicPartitions, ...]:
+    if isinstance(assignment, StoredAssignment):
+        if assignment.written is None:
+            assignment.written = _write_assignment(assignment)
+        return assignment.written
+    return _write_assignment(assignment)
+
+
+def _write_assignment(assignment: Assignment) -> tuple[CurrentTopicPartitions, ...]:
     written = []
     for topic in sorted(assignment):
         partitions = sorted(assignment[topic].items())
@@ -224,9 +264,17 @@ def _written_assignment(assignment: Assignment) -> tuple[CurrentTopicPartitions,
     return tuple(written)
 
 
+def _read_again(before: Assignment, topics: tuple[CurrentTopicPartitions, ...], member_epoch: int) -> Assignment:
+    """An assignment of a member that had one before; the same object, if it is the same."""
+    if isinstance(before, StoredAssignment) and before.written is topics:
+        return before
+    assignment = _read_assignment(topics, member_epoch)
+    return before if assignment == before else assignment
+
+
 def _read_assignment(topics: tuple[CurrentTopicPartitions, ...], member_epoch: int) -> Assignment:
     """An assignment; records of older brokers have no epochs, and count as given in the member's epoch."""
-    assignment = {}
+    assignment = StoredAssignment()
     for topic in topics:
         if not topic.partitions:
             continue

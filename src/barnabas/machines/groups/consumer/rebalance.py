@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.machines.groups.consumer.group import ResolvedRegex
-from barnabas.machines.groups.consumer.member import current_record, member_record, removal_records
+from barnabas.machines.groups.consumer.member import NOTHING, current_record, member_record, removal_records
 from barnabas.machines.groups.consumer.metadata_hash import group_hash
 from barnabas.machines.groups.consumer.patterns import MATCHES, compile_pattern, size_of
 from barnabas.machines.groups.consumer.reconciliation import Reconciliation
@@ -166,9 +166,22 @@ class ConsumerRebalance:
             key = TimerKey(REBALANCE, group.group_id, after.member_id)
             if after.state is MemberState.UNREVOKED_PARTITIONS:
                 draft.set_timer(key, now_ms + after.rebalance_timeout_ms)
-            else:
+            elif member.state is MemberState.UNREVOKED_PARTITIONS:
                 draft.cancel_timer(key)
         return after
+
+    def keeps_all(self, group: ConsumerGroup, member: Member) -> Member | None:
+        """A member that changes nothing and whose target is what it has, one step on: in the epoch of that target.
+
+        None for any other member. Reconciliation would come to the same: nothing is revoked, gained or waited for.
+        """
+        target = group.target_of(member)
+        if member.state is not MemberState.STABLE or not member.has_exactly(target):
+            return None
+        subscriptions = Subscriptions(self._table.image, group.resolved)
+        if not all(subscriptions.includes(member, topic_id) for topic_id in target):
+            return None
+        return member.at_epoch(group.assignment_epoch, MemberState.STABLE, member.assigned, NOTHING)
 
     def follow(
         self, group: ConsumerGroup, member: Member, owned: Partitions | None, draft: GroupDraft, now_ms: int

@@ -107,15 +107,24 @@ class ConsumerRules:
         if isinstance(group, ConsumerGroup) and (member := unchanged_member(group, request, asker)) is not None:
             if member.is_reconciled_to(group.epoch):
                 return self._stay(group, member, asker, now_ms)
+            if (after := self._rebalance.keeps_all(group, member)) is not None:
+                return self._stay(group, after, asker, now_ms, (current_record(group.group_id, after),))
             return self._follow(group, member, _owned(request), asker, now_ms)
         return self._decide(request, asker, now_ms)
 
     def _stay(
-        self, group: ConsumerGroup, member: Member, asker: Asker[ConsumerGroupHeartbeatResponse], now_ms: int
+        self,
+        group: ConsumerGroup,
+        member: Member,
+        asker: Asker[ConsumerGroupHeartbeatResponse],
+        now_ms: int,
+        changes: tuple[CoordinatorRecord, ...] = (),
     ) -> GroupOutcome:
-        """The member is alive, and nothing else has to be decided."""
+        """The member is alive and keeps what it has, in its epoch or, by a record, in the next."""
         settings = self._table.settings_of(group.group_id)
         return Outcome(
+            changes=changes,
+            otherwise=as_before,
             replies=((asker, _answer(member, settings, None)),),
             timers=(Timer(_session(group, member), now_ms + settings.consumer_session_timeout_ms),),
         )

@@ -27,16 +27,14 @@ class MemberState(Enum):
     @staticmethod
     def of(value: int) -> MemberState:
         """The state that a record names."""
-        try:
-            return MemberState(value)
-        except ValueError:
-            return MemberState.UNKNOWN
+        return _BY_VALUE.get(value, _UNKNOWN)
 
 
 _STABLE: Final = MemberState.STABLE
 _UNREVOKED: Final = MemberState.UNREVOKED_PARTITIONS
 _UNRELEASED: Final = MemberState.UNRELEASED_PARTITIONS
 _UNKNOWN: Final = MemberState.UNKNOWN
+_BY_VALUE: Final = {state.value: state for state in MemberState}
 
 MEMBER_TRANSITIONS: Final = TransitionTable(
     _STABLE,
