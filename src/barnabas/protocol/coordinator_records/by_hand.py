@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     )
 
 _PLACE: Final = struct.Struct(">hiib")
+_ONE_PARTITION: Final = struct.Struct(">BiBBBBi")
+"""An array of one partition, and one tagged field, number 0, of five bytes: an array of its epoch."""
 _NUMBER: Final = struct.Struct(">hiB")
 _NUMBER_AND_TAG: Final = struct.Struct(">hiBBBq")
 """A number, and one tagged field, number 0, of eight bytes."""
@@ -35,14 +37,13 @@ _VERSION: Final = 0
 
 def pack_key(number: int, names: Iterable[str]) -> bytes:
     """A key of this type, which consists of names."""
-    out = bytearray(INT16.pack(number))
+    parts = [INT16.pack(number)]
     for name in names:
         encoded = name.encode()
-        if len(encoded) > MAX_STRING:
-            raise InvalidRecord(f"a text of {len(encoded)} bytes: records take no more than {MAX_STRING}")
-        out += INT16.pack(len(encoded))
-        out += encoded
-    return bytes(out)
+        if (size := len(encoded)) > MAX_STRING:
+            raise InvalidRecord(f"a text of {size} bytes: records take no more than {MAX_STRING}")
+        parts += INT16.pack(size), encoded
+    return b"".join(parts)
 
 
 def _pack_current(value: ConsumerGroupCurrentMemberAssignmentValue) -> bytes:
@@ -55,23 +56,26 @@ def _pack_current(value: ConsumerGroupCurrentMemberAssignmentValue) -> bytes:
 
 def _add_assignment(out: bytearray, topics: tuple[CurrentTopicPartitions, ...]) -> None:
     out += uvarint(len(topics) + 1)
-    for topic in topics:
-        out += topic.topic_id.bytes
-        _add_numbers(out, topic.partitions)
-        if topic.assignment_epochs is None:
+    for topic_id, partitions, epochs in topics:
+        out += topic_id.bytes
+        if epochs is None:
+            _add_numbers(out, partitions)
             out.append(0)
-            continue
-        epochs = bytearray()
-        _add_numbers(epochs, topic.assignment_epochs)
-        out += b"\1\0"
-        out += uvarint(len(epochs))
-        out += epochs
+        elif len(partitions) == len(epochs) == 1:
+            out += _ONE_PARTITION.pack(2, partitions[0], 1, 0, 5, 2, epochs[0])
+        else:
+            _add_numbers(out, partitions)
+            tagged = bytearray()
+            _add_numbers(tagged, epochs)
+            out += b"\1\0"
+            out += uvarint(len(tagged))
+            out += tagged
 
 
 def _add_numbers(out: bytearray, numbers: tuple[int, ...]) -> None:
     count = len(numbers)
     out += uvarint(count + 1)
-    out += INT32.pack(numbers[0]) if count == 1 else struct.pack(f">{count}i", *numbers)
+    out += struct.pack(f">{count}i", *numbers)
 
 
 def _pack_target(value: ConsumerGroupTargetAssignmentMemberValue) -> bytes:
