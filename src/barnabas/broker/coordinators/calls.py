@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Generic, Never
+from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar
 
 from barnabas.broker.serving.answers import Later
 from barnabas.machines.outcome import Asker, Response
 from barnabas.model.errors import ApiError
+from barnabas.net.reply import HANG_UP, Parked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from barnabas.broker.serving.caller import Caller
+    from barnabas.net.reply import Answer
+
+Request = TypeVar("Request")
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +78,58 @@ class Call(Asker[Response], Later[Response], Generic[Response]):
 
         self._deliver = deliver
         return future
+
+
+class PackedCall(Asker[Any], Generic[Request]):
+    """One request to a coordinator whose response is packed as soon as it comes: what its connection sends."""
+
+    __slots__ = ("_answer", "_pack", "_parked", "client_host", "client_id", "correlation_id", "request", "version")
+
+    def __init__(
+        self,
+        caller: Caller,
+        version: int,
+        correlation_id: int,
+        request: Request,
+        pack: Callable[[PackedCall[Request], Any], bytes],
+    ) -> None:
+        """`pack` makes the answer of a response, or of an error that comes in its place."""
+        self.client_id = caller.client_id or ""
+        self.client_host = caller.host
+        self.version = version
+        self.correlation_id = correlation_id
+        self.request = request
+        self._pack = pack
+        self._answer: Answer = None
+        self._parked: Parked | None = None
+
+    def answer(self, response: object) -> None:
+        """Give the response, or an error. One that cannot be packed or handed on concerns nobody else."""
+        try:
+            self._answer = self._pack(self, response)
+        except Exception:
+            logger.exception("Closed the connection of %s at %s: a response failed.", self.client_id, self.client_host)
+            self._answer = HANG_UP
+        if self._parked is not None:
+            try:
+                self._parked.resolve(self._answer)
+            except Exception:
+                logger.exception("The response to client %s at %s got lost.", self.client_id, self.client_host)
+
+    def fail(self, error: ApiError) -> None:
+        """Give an error instead of a response."""
+        self.answer(error)
+
+    def result(self) -> Answer | Parked:
+        """The answer, or what it goes to when it comes; a client that leaves is not waited for."""
+        if self._answer is not None:
+            return self._answer
+        self._parked = Parked(on_abandon=_forget)
+        return self._parked
+
+
+def _forget() -> None:
+    """The request is decided all the same."""
 
 
 class MessageSender(Asker[Never]):

@@ -130,9 +130,14 @@ class GroupCoordinators:
             shard.ask(decide, call)
         return call.given()
 
+    @property
+    def has_consumer_protocol(self) -> bool:
+        """Whether the consumer group protocol is switched on."""
+        return self._metadata.image.features.get(GROUP_VERSION, 0) >= CONSUMER_PROTOCOL_SINCE
+
     def check_consumer_protocol(self) -> None:
         """Raises UnsupportedVersion while the consumer group protocol is switched off."""
-        if self._metadata.image.features.get(GROUP_VERSION, 0) < CONSUMER_PROTOCOL_SINCE:
+        if not self.has_consumer_protocol:
             raise UnsupportedVersion(
                 f"The group protocol 'consumer' is switched off: {GROUP_VERSION} is 0. Use group.protocol=classic, or "
                 f"raise {GROUP_VERSION} to {CONSUMER_PROTOCOL_SINCE}."

@@ -8,16 +8,31 @@ A coordinator that is not here, is being loaded or cannot store anything has its
 COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE): clients then ask FindCoordinator and try again.
 ConsumerGroupHeartbeat is UNSUPPORTED_VERSION while the feature group.version is 0, ShareGroupHeartbeat while
 share.version is.
+
+A function `usual_...` asks the coordinator for the same and answers with a frame, where there are neither permissions
+nor quotas: half of what such a request costs otherwise is its way to the coordinator and back. It gives None, with
+nothing done, for whatever is not as nearly all members send it, and for what is refused before the coordinator.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.coordinators.calls import PackedCall
 from barnabas.broker.serving.registry import BY_KEY
 from barnabas.machines.security.acls import Operation
-from barnabas.model.errors import CoordinatorLoadInProgress, ErrorCode, InconsistentGroupProtocol, InvalidRequest
+from barnabas.model.errors import (
+    ApiError,
+    CoordinatorLoadInProgress,
+    ErrorCode,
+    InconsistentGroupProtocol,
+    InvalidRequest,
+)
 from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.messages.groups import consumer_group_heartbeat as consumer_heartbeats
+from barnabas.protocol.messages.groups import heartbeat as heartbeats
+from barnabas.protocol.messages.groups import join_group as join_groups
+from barnabas.protocol.messages.groups import sync_group as sync_groups
 from barnabas.protocol.messages.groups.sync_group import NAMES_PROTOCOL
 from barnabas.protocol.wire.error_responses import top_level_error
 
@@ -34,7 +49,9 @@ if TYPE_CHECKING:
     from barnabas.broker.context import BrokerContext
     from barnabas.broker.serving.answers import HandlerResult
     from barnabas.broker.serving.caller import Caller
-    from barnabas.model.errors import ApiError
+    from barnabas.machines.groups.coordinator import GroupCoordinator
+    from barnabas.machines.groups.table import GroupOutcome
+    from barnabas.net.reply import Answer, Parked
     from barnabas.protocol.messages.groups.consumer_group_heartbeat import (
         ConsumerGroupHeartbeatRequest,
         ConsumerGroupHeartbeatResponse,
@@ -131,6 +148,85 @@ def share_group_heartbeat(
     )
 
 
+def usual_join_group(
+    broker: BrokerContext, caller: Caller, version: int, correlation_id: int, frame: memoryview, body: int
+) -> Answer | Parked:
+    """JoinGroup."""
+    request = join_groups.unpack_plain(frame, body, version)
+    return _ask(broker, caller, version, correlation_id, request, _decide_join, _pack_join)
+
+
+def usual_sync_group(
+    broker: BrokerContext, caller: Caller, version: int, correlation_id: int, frame: memoryview, body: int
+) -> Answer | Parked:
+    """SyncGroup."""
+    request = sync_groups.unpack_plain(frame, body, version)
+    if request is None or (
+        version >= NAMES_PROTOCOL and (request.protocol_type is None or request.protocol_name is None)
+    ):
+        return None
+    return _ask(broker, caller, version, correlation_id, request, _decide_sync, _pack_sync)
+
+
+def usual_heartbeat(
+    broker: BrokerContext, caller: Caller, version: int, correlation_id: int, frame: memoryview, body: int
+) -> Answer | Parked:
+    """Heartbeat."""
+    request = heartbeats.unpack_idle(frame, body, version)
+    return _ask(broker, caller, version, correlation_id, request, _decide_heartbeat, _pack_heartbeat)
+
+
+def usual_consumer_group_heartbeat(
+    broker: BrokerContext, caller: Caller, version: int, correlation_id: int, frame: memoryview, body: int
+) -> Answer | Parked:
+    """ConsumerGroupHeartbeat."""
+    request = consumer_heartbeats.unpack_plain(frame, body, version)
+    if not broker.groups.has_consumer_protocol:
+        return None
+    return _ask(broker, caller, version, correlation_id, request, _decide_consumer_heartbeat, _pack_consumer_heartbeat)
+
+
+def _ask(
+    broker: BrokerContext,
+    caller: Caller,
+    version: int,
+    correlation_id: int,
+    request: Any,
+    decide: Callable[[GroupCoordinator, PackedCall[Any], int], GroupOutcome],
+    pack: Callable[[PackedCall[Any], Any], bytes],
+) -> Answer | Parked:
+    """What a coordinator that is here answers; None if the request is not a usual one."""
+    if request is None or not request.group_id:
+        return None
+    try:
+        shard = broker.groups.runtime.find(request.group_id)
+    except ApiError:
+        return None
+    if (machine := shard.machine) is None or machine.deletions.under_way:
+        return None
+    call = PackedCall(caller, version, correlation_id, request, pack)
+    shard.ask(decide, call)
+    return call.result()
+
+
+def _decide_join(machine: GroupCoordinator, call: PackedCall[JoinGroupRequest], now_ms: int) -> GroupOutcome:
+    return machine.join_group(call.request, call, now_ms)
+
+
+def _decide_sync(machine: GroupCoordinator, call: PackedCall[SyncGroupRequest], now_ms: int) -> GroupOutcome:
+    return machine.sync_group(call.request, call, now_ms)
+
+
+def _decide_heartbeat(machine: GroupCoordinator, call: PackedCall[HeartbeatRequest], now_ms: int) -> GroupOutcome:
+    return machine.heartbeat(call.request, call, now_ms)
+
+
+def _decide_consumer_heartbeat(
+    machine: GroupCoordinator, call: PackedCall[ConsumerGroupHeartbeatRequest], now_ms: int
+) -> GroupOutcome:
+    return machine.consumer_group_heartbeat(call.request, call, now_ms)
+
+
 def _may_see(broker: BrokerContext, caller: Caller) -> Callable[[str], bool] | None:
     """Whether a member may know of a topic that its pattern matches; None if of all."""
     if broker.permissions is None:
@@ -148,3 +244,22 @@ def _heartbeat_failure(error: ApiError) -> Any:
 def _failure(key: ApiKey) -> Callable[[ApiError], Any]:
     """Makes the response that tells nothing but an error."""
     return lambda error: top_level_error(key, BY_KEY[key].newest, error.code, str(error))
+
+
+def _packer(
+    pack: Callable[[int, int, Any], bytes], failure: Callable[[ApiError], Any]
+) -> Callable[[PackedCall[Any], Any], bytes]:
+    """Packs responses, and what is answered with an error in their place."""
+
+    def pack_answer(call: PackedCall[Any], response: Any) -> bytes:
+        if isinstance(response, ApiError):
+            response = failure(response)
+        return pack(call.correlation_id, call.version, response)
+
+    return pack_answer
+
+
+_pack_join: Final = _packer(join_groups.pack, _failure(ApiKey.JOIN_GROUP))
+_pack_sync: Final = _packer(sync_groups.pack, _failure(ApiKey.SYNC_GROUP))
+_pack_heartbeat: Final = _packer(heartbeats.pack, _heartbeat_failure)
+_pack_consumer_heartbeat: Final = _packer(consumer_heartbeats.pack, _failure(ApiKey.CONSUMER_GROUP_HEARTBEAT))

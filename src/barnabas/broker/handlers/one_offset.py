@@ -7,12 +7,10 @@ permissions or quotas.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
-from barnabas.machines.outcome import Asker
+from barnabas.broker.coordinators.calls import PackedCall
 from barnabas.model.errors import ApiError, ErrorCode
-from barnabas.net.reply import Parked
 from barnabas.protocol.messages.groups.offset_commit import FLEXIBLE, OneOffset, pack_one, read_one
 
 if TYPE_CHECKING:
@@ -20,13 +18,12 @@ if TYPE_CHECKING:
     from barnabas.broker.serving.caller import Caller
     from barnabas.machines.groups.coordinator import GroupCoordinator
     from barnabas.machines.groups.table import GroupOutcome
-
-logger = logging.getLogger(__name__)
+    from barnabas.net.reply import Answer, Parked
 
 
 def commit_one(
     broker: BrokerContext, caller: Caller, version: int, correlation_id: int, frame: memoryview, body: int
-) -> bytes | Parked | None:
+) -> Answer | Parked:
     """Store an offset; None, with nothing done, if the request is any other."""
     if version < FLEXIBLE or (found := read_one(frame, body, version)) is None:
         return None
@@ -42,49 +39,15 @@ def commit_one(
     if (machine := shard.machine) is None or machine.deletions.under_way:
         return None
     one = OneOffset(group_id, epoch, member_id, instance_id, topic.topic_id, topic.name, index, offset, leader_epoch)
-    call = _Call(caller, version, correlation_id, one)
+    call = PackedCall(caller, version, correlation_id, one, _pack)
     shard.ask(_decide, call)
-    return call.packed or call.park()
+    return call.result()
 
 
-def _decide(machine: GroupCoordinator, call: _Call, now_ms: int) -> GroupOutcome:
-    return machine.commit_one(call.one, call, now_ms)
+def _decide(machine: GroupCoordinator, call: PackedCall[OneOffset], now_ms: int) -> GroupOutcome:
+    return machine.commit_one(call.request, call, now_ms)
 
 
-class _Call(Asker[ErrorCode]):
-    """Who waits for the result of a commit."""
-
-    __slots__ = ("_correlation_id", "_parked", "client_host", "client_id", "one", "packed", "version")
-
-    def __init__(self, caller: Caller, version: int, correlation_id: int, one: OneOffset) -> None:
-        self.client_id = caller.client_id or ""
-        self.client_host = caller.host
-        self.version = version
-        self.one = one
-        self.packed = b""
-        """The answer, as soon as it is there."""
-        self._correlation_id = correlation_id
-        self._parked: Parked | None = None
-
-    def answer(self, response: object) -> None:
-        """Give the result."""
-        code = response.code if isinstance(response, ApiError) else response
-        self.packed = pack_one(self._correlation_id, self.version, self.one, code)  # type: ignore[arg-type]
-        if self._parked is not None:
-            try:
-                self._parked.resolve(self.packed)
-            except Exception:  # which concerns none of the others that are answered now
-                logger.exception("The response to client %s at %s got lost.", self.client_id, self.client_host)
-
-    def fail(self, error: ApiError) -> None:
-        """Give an error as the result."""
-        self.answer(error)
-
-    def park(self) -> Parked:
-        """What the answer goes to when it comes; a client that leaves is not waited for."""
-        self._parked = Parked(on_abandon=_forget)
-        return self._parked
-
-
-def _forget() -> None:
-    """The offset is committed all the same."""
+def _pack(call: PackedCall[OneOffset], response: ErrorCode | ApiError) -> bytes:
+    code = response.code if isinstance(response, ApiError) else response
+    return pack_one(call.correlation_id, call.version, call.request, code)

@@ -109,7 +109,7 @@ class Dispatcher:
         if route.raw:
             answer: Answer | Parked = route.handler(self._broker, caller, route.version, correlation_id, frame, body)
             return answer  # what it raises ends the connection, in net/connection
-        if route.usual is not None and self._permissions is None:
+        if route.usual is not None and self._permissions is None and len(frame) <= LARGE_FRAME:
             usual: Answer | Parked | None = route.usual(
                 self._broker, caller, route.version, correlation_id, frame, body
             )

@@ -161,10 +161,10 @@ APIS: Final = (
         by("groups:find_coordinator"),
         takes_version=True,
     ),
-    Api(ApiKey.JOIN_GROUP, 0, 9, "groups:join_group", READ_GROUP, takes_version=True),
-    Api(ApiKey.HEARTBEAT, 0, 4, "groups:heartbeat", READ_GROUP, takes_version=True),
+    Api(ApiKey.JOIN_GROUP, 0, 9, "groups:join_group", READ_GROUP, takes_version=True, usual="groups:usual_join_group"),
+    Api(ApiKey.HEARTBEAT, 0, 4, "groups:heartbeat", READ_GROUP, takes_version=True, usual="groups:usual_heartbeat"),
     Api(ApiKey.LEAVE_GROUP, 0, 5, "groups:leave_group", READ_GROUP, takes_version=True),
-    Api(ApiKey.SYNC_GROUP, 0, 5, "groups:sync_group", READ_GROUP, takes_version=True),
+    Api(ApiKey.SYNC_GROUP, 0, 5, "groups:sync_group", READ_GROUP, takes_version=True, usual="groups:usual_sync_group"),
     Api(
         ApiKey.DESCRIBE_GROUPS,
         0,
@@ -345,6 +345,7 @@ APIS: Final = (
         "groups:consumer_group_heartbeat",
         by("groups:consumer_group_heartbeat"),
         takes_version=True,
+        usual="groups:usual_consumer_group_heartbeat",
     ),
     Api(
         ApiKey.CONSUMER_GROUP_DESCRIBE,

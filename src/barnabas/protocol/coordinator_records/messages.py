@@ -1,8 +1,8 @@
 """What a group coordinator keeps in `__consumer_offsets`: Kafka's record schemas, under Kafka's names.
 
-The key and value of a committed offset, and the assignments of members, are named tuples, since they are made by the
-thousand and a named tuple is made in half the time; two of them are compared by their fields alone. All others are
-dataclasses.
+The key and value of a committed offset, members of classic groups, and assignments, are named tuples, since they are
+made by the thousand and a named tuple is made in half the time; two of them are compared by their fields alone. All
+others are dataclasses.
 """
 
 from __future__ import annotations
@@ -43,8 +43,7 @@ class GroupMetadataKey:
     group: str
 
 
-@dataclass(frozen=True, slots=True)
-class MemberMetadata:
+class MemberMetadata(NamedTuple):
     """A member of a classic group."""
 
     member_id: str

@@ -40,6 +40,12 @@ def finish(out: bytearray, flexible: bool) -> bytes:
     return bytes(out)
 
 
+def flexible_frame(correlation_id: int, *parts: bytes) -> bytes:
+    """The whole frame of a response of a flexible version, with these parts and no tagged fields."""
+    body = b"".join(parts)
+    return b"".join((HEAD.pack(len(body) + 6, correlation_id), b"\0", body, b"\0"))
+
+
 def milliseconds(time: timedelta) -> int:
     """A time as it stands on the wire; almost always it is none."""
     return 0 if time == NO_TIME else time // MILLISECOND
@@ -53,6 +59,12 @@ def add_text(out: bytearray, text: str | None, flexible: bool) -> None:
     data = text.encode()
     out += uvarint(len(data) + 1) if flexible else INT16.pack(len(data))
     out += data
+
+
+def text(value: str) -> bytes:
+    """A string of a flexible version."""
+    data = value.encode()
+    return uvarint(len(data) + 1) + data
 
 
 def add_bytes(out: bytearray, data: bytes, flexible: bool) -> None:

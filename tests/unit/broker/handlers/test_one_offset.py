@@ -11,7 +11,7 @@ from barnabas.broker.handlers.group_offsets import offset_commit
 from barnabas.broker.handlers.one_offset import commit_one
 from barnabas.broker.serving.dispatch import Dispatcher
 from barnabas.model.errors import ErrorCode
-from barnabas.net.reply import Parked
+from barnabas.net.reply import Answer, Parked
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.wire import codec
 from tests.support.group_handlers import answer, committed, coordinating, joined
@@ -66,7 +66,7 @@ def frame(
     return memoryview(bytearray(request(KEY, version, 7, values)))
 
 
-def at_once(broker: BrokerContext, version: int, asked: memoryview) -> bytes | Parked | None:
+def at_once(broker: BrokerContext, version: int, asked: memoryview) -> Answer | Parked:
     return commit_one(broker, CALLER, version, 7, asked, BODY)
 
 

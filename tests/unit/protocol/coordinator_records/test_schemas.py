@@ -77,7 +77,8 @@ def _group(**changes: object) -> GroupMetadataValue:
     """The group as a version that has not all of its fields tells it."""
     member_changes = {name: changes.pop(name) for name in ("group_instance_id", "rebalance_timeout") if name in changes}
     (member,) = GROUP.members
-    return replace(GROUP, members=(replace(member, **member_changes),), **changes)  # type: ignore[arg-type]  # by name
+    changed = member._replace(**member_changes)  # type: ignore[arg-type]  # by name
+    return replace(GROUP, members=(changed,), **changes)  # type: ignore[arg-type]  # by name
 
 
 RECORDS: Final = {

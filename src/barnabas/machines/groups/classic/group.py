@@ -12,6 +12,7 @@ rises. A Stable group is what its last record says.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -245,10 +246,20 @@ class ClassicGroup:
         """The protocol with the most votes, of those that all members support."""
         candidates = {name for name, speakers in self._speakers.items() if speakers == len(self.members)}
         votes: dict[str, int] = {}
-        for member in self.members.values():
+        for member, alike in self._alike():
             choice = member.vote(candidates)
-            votes[choice] = votes.get(choice, 0) + 1
+            votes[choice] = votes.get(choice, 0) + alike
         return max(votes, key=votes.__getitem__)
+
+    def _alike(self) -> list[tuple[ClassicMember, int]]:
+        """Members that say the same of themselves, as nearly all do: one of them, and how many they are.
+
+        What is said alike is one object (`protocol/messages/groups/join_group`). Those whose first member came first
+        come first.
+        """
+        counts = Counter([id(member.protocols) for member in self.members.values()])
+        found = {id(member.protocols): member for member in self.members.values()}
+        return [(member, counts[said]) for said, member in found.items()]
 
     def elect_joined_leader(self) -> bool:
         """Keep the leader if it has joined, otherwise let the first that has joined lead; False if none has."""
@@ -353,7 +364,7 @@ class ClassicGroup:
             return frozenset()
         if self.protocol is None:
             return None
-        return subscribed_topics([member.metadata(self.protocol) for member in self.members.values()])
+        return subscribed_topics([member.metadata(self.protocol) for member, _ in self._alike()])
 
     # Records.
 

@@ -15,9 +15,8 @@ response says so, before v9 the response names its former member id as the leade
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.machines.groups.classic import replies as replies
 from barnabas.machines.groups.classic.members import ClassicMember
@@ -44,8 +43,7 @@ _LONGEST_NAME: Final = 32_000
 """Bytes of an instance's or client's id in a member's id; a record holds 32,767 of the whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class Joining:
+class Joining(NamedTuple):
     """Who joins, in our own types."""
 
     asker: Asker[JoinGroupResponse]

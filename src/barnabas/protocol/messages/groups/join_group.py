@@ -19,12 +19,25 @@ from barnabas.protocol.coordinator_records.messages import ClassicProtocol
 from barnabas.protocol.messages.groups.offset_commit import kind
 from barnabas.protocol.wire.bounds import MAX_ELEMENTS
 from barnabas.protocol.wire.durations import NO_TIME, NOT_GIVEN, of_milliseconds
-from barnabas.protocol.wire.packing import INT32, add_bytes, add_count, add_text, finish, milliseconds, start
+from barnabas.protocol.wire.packing import (
+    INT32,
+    add_bytes,
+    add_count,
+    add_text,
+    finish,
+    flexible_frame,
+    milliseconds,
+    start,
+    text,
+)
 from barnabas.protocol.wire.reading import UNREADABLE, Unusual, read_bytes, read_text, read_text_or_null
-from barnabas.protocol.wire.varint import read_uvarint
+from barnabas.protocol.wire.varint import read_uvarint, uvarint
 
 FLEXIBLE: Final = 6
+INSTANCES: Final = 5
 REASON: Final = 8
+SURELY_SHORT: Final = 0x7F
+"""From so many bytes on a length takes more than one byte."""
 SHORT: Final = 512
 """Bytes of what a member says of itself that are remembered."""
 _CODE_AND_NUMBER: Final = struct.Struct(">hi")
@@ -123,11 +136,7 @@ _remembered: Final = lru_cache(maxsize=256)(_read_rest)
 
 def pack(correlation_id: int, version: int, response: JoinGroupResponse) -> bytes:
     """The whole frame of a response, in any version that is served."""
-    flexible = version >= FLEXIBLE
-    out = start(correlation_id, flexible)
-    if version >= 2:
-        out += INT32.pack(milliseconds(response.throttle_time))
-    out += _told_to_all(
+    told = _told_to_all(
         version,
         response.error_code,
         response.generation_id,
@@ -136,16 +145,35 @@ def pack(correlation_id: int, version: int, response: JoinGroupResponse) -> byte
         response.leader,
         response.skip_assignment,
     )
-    add_text(out, response.member_id, flexible)
-    add_count(out, len(response.members), flexible)
+    time = INT32.pack(milliseconds(response.throttle_time))
+    if version >= FLEXIBLE:
+        members = response.members
+        parts = [_member(each) for each in members] if members else ()
+        return flexible_frame(correlation_id, time, told, text(response.member_id), uvarint(len(members) + 1), *parts)
+    out = start(correlation_id, False)
+    if version >= 2:
+        out += time
+    out += told
+    add_text(out, response.member_id, False)
+    add_count(out, len(response.members), False)
     for member in response.members:
-        add_text(out, member.member_id, flexible)
-        if version >= 5:
-            add_text(out, member.group_instance_id, flexible)
-        add_bytes(out, member.metadata, flexible)
-        if flexible:
-            out.append(0)
-    return finish(out, flexible)
+        add_text(out, member.member_id, False)
+        if version >= INSTANCES:
+            add_text(out, member.group_instance_id, False)
+        add_bytes(out, member.metadata, False)
+    return finish(out, False)
+
+
+def _member(member: JoinGroupResponseMember) -> bytes:
+    """A member in a flexible version."""
+    member_id, metadata, instance_id = member.member_id.encode(), member.metadata, member.group_instance_id
+    if instance_id is None and len(member_id) < SURELY_SHORT and len(metadata) < SURELY_SHORT:
+        return b"%c%b\0%c%b\0" % (len(member_id) + 1, member_id, len(metadata) + 1, metadata)
+    out = bytearray(text(member.member_id))
+    add_text(out, instance_id, True)
+    add_bytes(out, metadata, True)
+    out.append(0)
+    return bytes(out)
 
 
 @lru_cache(maxsize=64)

@@ -16,9 +16,18 @@ from barnabas.model.errors import ErrorCode, InvalidFrame
 from barnabas.protocol.messages.groups.offset_commit import kind
 from barnabas.protocol.wire.bounds import MAX_ELEMENTS
 from barnabas.protocol.wire.durations import NO_TIME
-from barnabas.protocol.wire.packing import INT16, INT32, add_bytes, add_text, finish, milliseconds, start
+from barnabas.protocol.wire.packing import (
+    INT16,
+    INT32,
+    add_bytes,
+    add_text,
+    finish,
+    flexible_frame,
+    milliseconds,
+    start,
+)
 from barnabas.protocol.wire.reading import UNREADABLE, Unusual, read_bytes, read_text, read_text_or_null
-from barnabas.protocol.wire.varint import read_uvarint
+from barnabas.protocol.wire.varint import read_uvarint, uvarint
 
 FLEXIBLE: Final = 4
 NAMES_PROTOCOL: Final = 5
@@ -112,13 +121,16 @@ _remembered: Final = lru_cache(maxsize=256)(_read_rest)
 
 def pack(correlation_id: int, version: int, response: SyncGroupResponse) -> bytes:
     """The whole frame of a response, in any version that is served."""
-    flexible = version >= FLEXIBLE
-    out = start(correlation_id, flexible)
+    told = _told_to_all(version, response.error_code, response.protocol_type, response.protocol_name)
+    time, assignment = INT32.pack(milliseconds(response.throttle_time)), response.assignment
+    if version >= FLEXIBLE:
+        return flexible_frame(correlation_id, time, told, uvarint(len(assignment) + 1), assignment)
+    out = start(correlation_id, False)
     if version >= 1:
-        out += INT32.pack(milliseconds(response.throttle_time))
-    out += _told_to_all(version, response.error_code, response.protocol_type, response.protocol_name)
-    add_bytes(out, response.assignment, flexible)
-    return finish(out, flexible)
+        out += time
+    out += told
+    add_bytes(out, assignment, False)
+    return finish(out, False)
 
 
 @lru_cache(maxsize=64)
