@@ -49,10 +49,6 @@ if TYPE_CHECKING:
     from barnabas.machines.outcome import Asker
     from barnabas.model.errors import ErrorCode
     from barnabas.protocol.coordinator_records import CoordinatorRecord, OffsetCommitValue
-    from barnabas.protocol.messages.groups.consumer_group_heartbeat import (
-        ConsumerGroupHeartbeatRequest,
-        ConsumerGroupHeartbeatResponse,
-    )
     from barnabas.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupResponse
     from barnabas.protocol.messages.groups.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
     from barnabas.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -67,6 +63,8 @@ class GroupCoordinator:
         self.table = table
         self._classic = ClassicRules(table)
         self._consumer = ConsumerRules(table)
+        self.consumer_group_heartbeat = self._consumer.heartbeat
+        """A classic group becomes a consumer group by it, where that is allowed."""
         self._share = ShareRules(table)
         self.shares = self._share.offsets
         """The states of share groups' partitions."""
@@ -102,12 +100,6 @@ class GroupCoordinator:
         if self._is_consumer(request.group_id):
             return self._consumer.leave_group(request, asker, now_ms)
         return self._classic.leave_group(request, asker, now_ms)
-
-    def consumer_group_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, asker: Asker[ConsumerGroupHeartbeatResponse], now_ms: int
-    ) -> GroupOutcome:
-        """ConsumerGroupHeartbeat; a classic group becomes a consumer group by it, where that is allowed."""
-        return self._consumer.heartbeat(request, asker, now_ms)
 
     def share_group_heartbeat(
         self, request: ShareGroupHeartbeatRequest, asker: Asker[ShareGroupHeartbeatResponse], now_ms: int

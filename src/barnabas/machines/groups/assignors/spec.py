@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.model.errors import UnknownTopicId
 
@@ -18,16 +19,18 @@ if TYPE_CHECKING:
     Assignor = Callable[["GroupSpec"], Assignment]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberSpec:
-    """A member of a group."""
+_NOTHING: Final[Partitions] = MappingProxyType({})
 
-    instance_id: str | None = None
-    rack_id: str | None = None
+
+class MemberSpec(NamedTuple):
+    """A member of a group. A tuple, since each assignment makes one for each member."""
+
     subscribed: frozenset[UUID]
     """The topics that it wants to read; each is one of the spec's topics."""
-    assigned: Partitions = field(default_factory=dict)
+    assigned: Partitions = _NOTHING
     """What it was to read until now."""
+    instance_id: str | None = None
+    rack_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

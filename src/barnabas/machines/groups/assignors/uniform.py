@@ -56,8 +56,8 @@ class _Even:
         owned: dict[UUID, set[int]] = {topic_id: set() for topic_id in topics}
         for member in self.spec.members.values():
             for topic_id, partitions in member.assigned.items():
-                if topic_id in owned:
-                    owned[topic_id] |= partitions
+                if (taken := owned.get(topic_id)) is not None:
+                    taken |= partitions
         return [
             (topic_id, partition)
             for topic_id, taken in owned.items()
@@ -68,9 +68,13 @@ class _Even:
     def _keep(self, member: MemberSpec, quota: int) -> tuple[Partitions, int]:
         """What the member keeps, and how many partitions that is: no topic that it does not read, and no more than
         `quota`."""
+        assigned = member.assigned
+        count = sum(map(len, assigned.values()))
+        if count <= quota and self.subscribed.issuperset(assigned) and all(assigned.values()):
+            return assigned, count
         kept: dict[UUID, frozenset[int]] = {}
         count = 0
-        for topic_id, partitions in member.assigned.items():
+        for topic_id, partitions in assigned.items():
             if topic_id not in self.subscribed:
                 continue
             room = quota - count

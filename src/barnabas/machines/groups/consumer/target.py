@@ -90,7 +90,8 @@ def make_target(
     records = []
     for member_id in members:
         partitions = assignment.get(member_id, {})
-        if partitions != group.targets.get(member_id):
+        target = group.targets.get(member_id)
+        if partitions is not target and partitions != target:
             records.append(target_record(group.group_id, member_id, partitions))
     records.append(target_epoch_record(group.group_id, epoch, now_ms))
     return Target(epoch, assignment.get(member.member_id, {})), records
@@ -109,16 +110,12 @@ def _spec(
     subscriptions: Subscriptions,
     image: ClusterImage,
 ) -> GroupSpec:
-    specs: dict[str, MemberSpec] = {}
+    specs = {
+        member_id: MemberSpec(subscriptions.of(member), targets.get(member_id, {}), member.instance_id, member.rack_id)
+        for member_id, member in members.items()
+    }
     topics: dict[UUID, TopicSpec] = {}
-    for member_id, member in members.items():
-        subscribed = subscriptions.of(member)
-        specs[member_id] = MemberSpec(
-            instance_id=member.instance_id,
-            rack_id=member.rack_id,
-            subscribed=subscribed,
-            assigned=targets.get(member_id, {}),
-        )
+    for subscribed in dict.fromkeys(spec.subscribed for spec in specs.values()):  # nearly all read the same topics
         for topic_id in subscribed:
             if topic_id not in topics and (topic := image.topic_by_id(topic_id)) is not None:
                 topics[topic_id] = TopicSpec(name=topic.name, partition_count=len(topic.partitions))
