@@ -56,6 +56,7 @@ _CRC_AT: Final = 17
 _TRANSACTIONAL: Final = 0x10
 _NO_TOPIC: Final = "A" * 22
 """The id of no topic, as text."""
+CROWD: Final = 100
 _SHARED_BATCHES: Final = 800
 """Batches of a queue: more than a count takes out of it."""
 _DEADLINE: Final = 60.0
@@ -274,6 +275,20 @@ def rebalance_classic(port: int, topic: str) -> Iterator[Once]:
 
 
 @contextmanager
+def rebalance_classic_100(port: int, topic: str) -> Iterator[Once]:
+    """A rebalance of the classic protocol: a hundred members join and sync."""
+    with closing(groups.ClassicGroup(port, topic, topic, CROWD)) as group:
+        yield group.rebalance
+
+
+@contextmanager
+def rebalance_consumer_100(port: int, topic: str) -> Iterator[Once]:
+    """Rebalances of the new protocol: one more member comes to a hundred, and goes."""
+    with closing(groups.ConsumerGroup(port, topic, topic, CROWD)) as group:
+        yield group.rebalance
+
+
+@contextmanager
 def heartbeat_share(port: int, topic: str) -> Iterator[Once]:
     """A ShareGroupHeartbeat that brings nothing new."""
     with ShareGroup(port, topic, topic, 1) as group:
@@ -383,6 +398,8 @@ STORIES: Final[dict[str, Story]] = {
         heartbeat_epoch,
         join_consumer,
         rebalance_classic,
+        rebalance_classic_100,
+        rebalance_consumer_100,
         heartbeat_share,
         share_fetch,
         share_acknowledge,
@@ -391,6 +408,8 @@ STORIES: Final[dict[str, Story]] = {
         api_versions,
     )
 }
+CROWDED: Final = frozenset({"rebalance-classic-100", "rebalance-consumer-100"})
+"""Those of many members, each of which is many requests."""
 REPLICATED: Final[dict[str, Story]] = {"produce-replicated": produce_replicated}
 """Those of a topic that has a follower."""
 
