@@ -58,7 +58,7 @@ CONSUMER_HEARTBEATS = st.builds(
     assignment=st.one_of(
         st.none(),
         st.builds(
-            consumer_heartbeat.Assignment,
+            consumer_heartbeat.HeartbeatAssignment,
             topic_partitions=st.lists(
                 st.builds(
                     consumer_heartbeat.TopicPartitions,

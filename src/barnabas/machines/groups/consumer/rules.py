@@ -59,8 +59,8 @@ from barnabas.protocol.coordinator_records import (
     ShareGroupKey,
 )
 from barnabas.protocol.messages.groups.consumer_group_heartbeat import (
-    Assignment,
     ConsumerGroupHeartbeatResponse,
+    HeartbeatAssignment,
     TopicPartitions,
 )
 from barnabas.protocol.wire.durations import MILLISECOND, NO_TIME, NOT_GIVEN
@@ -438,7 +438,9 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:
     return owned
 
 
-def _answer(member: Member, settings: GroupSettings, assignment: Assignment | None) -> ConsumerGroupHeartbeatResponse:
+def _answer(
+    member: Member, settings: GroupSettings, assignment: HeartbeatAssignment | None
+) -> ConsumerGroupHeartbeatResponse:
     interval_ms = settings.consumer_heartbeat_interval_ms
     if assignment is None and len(member.member_id) <= LONGEST_REMEMBERED:
         return _still_there(member.member_id, member.epoch, interval_ms)
@@ -446,7 +448,7 @@ def _answer(member: Member, settings: GroupSettings, assignment: Assignment | No
 
 
 def _make_answer(
-    member_id: str, epoch: int, interval_ms: int, assignment: Assignment | None = None
+    member_id: str, epoch: int, interval_ms: int, assignment: HeartbeatAssignment | None = None
 ) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(
         throttle_time=NO_TIME,
@@ -462,8 +464,8 @@ _still_there = lru_cache(maxsize=1024)(_make_answer)
 """What a member is answered as long as nothing changes."""
 
 
-def _assignment(member: Member) -> Assignment:
-    return Assignment(
+def _assignment(member: Member) -> HeartbeatAssignment:
+    return HeartbeatAssignment(
         topic_partitions=tuple(
             TopicPartitions(topic_id=topic, partitions=tuple(sorted(partitions)))
             for topic, partitions in sorted(member.assigned.items())

@@ -60,7 +60,7 @@ class ConsumerGroupHeartbeatRequest:
 
 
 @dataclass(slots=True, kw_only=True)
-class Assignment:
+class HeartbeatAssignment:
     """What a member may read."""
 
     topic_partitions: tuple[TopicPartitions, ...]
@@ -76,7 +76,7 @@ class ConsumerGroupHeartbeatResponse:
     member_id: str | None = field(metadata=kind("string"), default=None)
     member_epoch: int = field(metadata=kind("int32"))
     heartbeat_interval: timedelta = field(metadata=kind("timedelta_i32"))
-    assignment: Assignment | None = None
+    assignment: HeartbeatAssignment | None = None
 
 
 def unpack_plain(data: memoryview, position: int, version: int) -> ConsumerGroupHeartbeatRequest | None:
