@@ -87,13 +87,6 @@ class Member(NamedTuple):
         """Whether the member has all that the target assignment of this epoch gives it."""
         return self.state is MemberState.STABLE and self.epoch == assignment_epoch
 
-    def has_exactly(self, target: Partitions) -> bool:
-        """Whether the member is to have what it has."""
-        assigned = self.assigned
-        return len(assigned) == len(target) and all(
-            assigned.get(topic, NO_PARTITIONS).keys() == wanted for topic, wanted in target.items()
-        )
-
     def at_epoch(self, epoch: int, state: MemberState, assigned: Assignment, pending_revocation: Assignment) -> Member:
         """The member with a new assignment; the epoch it is in becomes its previous one."""
         return self.placed(epoch, self.epoch, state, assigned, pending_revocation)

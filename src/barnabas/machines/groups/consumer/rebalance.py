@@ -9,7 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.machines.groups.consumer.group import ResolvedRegex
-from barnabas.machines.groups.consumer.member import NOTHING, current_record, member_record, removal_records
+from barnabas.machines.groups.consumer.member import (
+    NO_PARTITIONS,
+    NOTHING,
+    current_record,
+    member_record,
+    removal_records,
+)
 from barnabas.machines.groups.consumer.metadata_hash import group_hash
 from barnabas.machines.groups.consumer.patterns import MATCHES, compile_pattern, size_of
 from barnabas.machines.groups.consumer.reconciliation import Reconciliation
@@ -175,13 +181,14 @@ class ConsumerRebalance:
 
         None for any other member. Reconciliation would come to the same: nothing is revoked, gained or waited for.
         """
-        target = group.target_of(member)
-        if member.state is not MemberState.STABLE or not member.has_exactly(target):
+        target, assigned = group.target_of(member), member.assigned
+        if member.state is not MemberState.STABLE or len(assigned) != len(target):
             return None
         subscriptions = Subscriptions(self._table.image, group.resolved)
-        if not all(subscriptions.includes(member, topic_id) for topic_id in target):
-            return None
-        return member.at_epoch(group.assignment_epoch, MemberState.STABLE, member.assigned, NOTHING)
+        for topic_id, wanted in target.items():
+            if assigned.get(topic_id, NO_PARTITIONS).keys() != wanted or not subscriptions.includes(member, topic_id):
+                return None
+        return member.at_epoch(group.assignment_epoch, MemberState.STABLE, assigned, NOTHING)
 
     def follow(
         self, group: ConsumerGroup, member: Member, owned: Partitions | None, draft: GroupDraft, now_ms: int
