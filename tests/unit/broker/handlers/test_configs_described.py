@@ -96,7 +96,7 @@ class TestDescribeTopic:
 class TestDescribeBroker:
     async def test_every_key_of_kafka_and_our_own(self) -> None:
         result = await describe(a_broker(), BROKER, "1")
-        assert len(result.configs) == 362
+        assert len(result.configs) == 363
         assert "metadata.store" in [found.name for found in result.configs]
 
     async def test_a_key_from_the_file(self) -> None:
