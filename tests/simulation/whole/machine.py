@@ -94,9 +94,12 @@ class Machine:
         )
 
     def log_directory(self, topic: str, partition: int) -> Path:
-        """Where the files of a partition are."""
+        """Where the records of a partition are.
+
+        A directory in which its log was only begun, as the disk was full, stays empty until the next start.
+        """
         found = [directory / f"{topic}-{partition}" for directory in self.directories]
-        return next((path for path in found if path.exists()), found[0])
+        return max(found, key=lambda path: sum(file.stat().st_size for file in path.glob("*.log")))
 
     @property
     def address(self) -> tuple[str, int]:

@@ -86,7 +86,7 @@ class ActiveController:
         self.term: Term | None = None
         """The term for which this broker was elected."""
         self.is_active = False
-        """Whether requests are decided here now."""
+        """Whether requests are decided here now: not before this broker itself knows what the controller does."""
         self.elections = 0
         """Partitions that got another leader by decisions of this broker."""
         self.unclean_elections = 0
@@ -104,7 +104,6 @@ class ActiveController:
         self._store, self._broker_id = store, broker_id
         try:
             await self._load()
-            self.is_active = True
             await self._decide_about(await load_brokers(store))
         except BaseException:
             self._machine, self.is_active = None, False
@@ -203,6 +202,7 @@ class ActiveController:
 
     def _publish(self, image: ClusterImage) -> None:
         """Apply a new image here, and send it to the other brokers."""
+        self.is_active = True
         self._cache.is_behind = False
         self._cache.replace(image)
         if self.updaters is not None:

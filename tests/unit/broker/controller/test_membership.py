@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from barnabas.metadata.stores.store import StoredNode, Watch
+    from barnabas.metadata.stores.store import Operation, StoredNode, Watch
 
 
 async def test_a_new_cluster_gets_an_id_that_stays(tmp_path: Path) -> None:
@@ -154,6 +154,32 @@ async def test_another_broker_takes_over_when_the_controller_goes(tmp_path: Path
         assert {found.leader for found in b.cache.image.topics["t"].partitions} == {1}
         assert {found.leader for found in b.cache.image.topics["single"].partitions} == {1, NO_LEADER}
         await b.controller.create_topics([TopicToCreate("x")])
+
+
+async def test_a_controller_takes_requests_when_its_broker_knows_what_it_decides_by(tmp_path: Path) -> None:
+    """World 6499: a topic was deleted by a broker that was just elected, and had not heard of it: it is unknown."""
+    active_without: list[bool] = []
+
+    async with cluster(tmp_path) as nodes:
+
+        class Watched(SqliteStore):
+            async def multi(self, operations: Sequence[Operation]) -> None:
+                await super().multi(operations)
+                active_without.append(b.controller.is_active and "t" not in b.cache.image.topics)
+
+        b = nodes.member(lambda: Watched(nodes.path))
+        a = await nodes.started(0)
+        await b.open()
+        await b.start(registration(1))
+        await until(lambda: set(a.cache.image.brokers) == {0, 1})
+        await a.controller.create_topics([TopicToCreate("t", 2, 2)])
+        assert "t" not in b.cache.image.topics, "no update came"
+        active_without.clear()
+        await a.stop()
+        await until(lambda: b.controller.is_active and b.cache.image.controller_id == 1)
+        assert "t" in b.cache.image.topics
+        assert active_without
+        assert not any(active_without)
 
 
 async def test_office_is_taken_by_what_the_tree_holds_then_and_not_when_the_broker_started(tmp_path: Path) -> None:
