@@ -66,7 +66,7 @@ class Outbox:
         self._parts: deque[Part] = deque()
         self._added = 0
         self._at_hand = False
-        """Whether the queue is in memory, not large, and was not tried to be sent yet."""
+        """Whether the queue is an answer in several parts, in memory and not large, that nobody tried to send yet."""
         self._sent = 0
         """Bytes of the first part that are gone already."""
         self._warmed = False
@@ -84,7 +84,7 @@ class Outbox:
     def put(self, parts: Sequence[Part]) -> None:
         """Queue an answer in parts; the outbox takes over the slices' leases."""
         size = COPIED + 1 if self._parts else _size_at_hand(parts)
-        self._at_hand = SMALL < size <= COPIED
+        self._at_hand = SMALL < size <= COPIED and len(parts) > 1
         if size > SMALL:
             self._parts.extend(parts)
             return

@@ -333,3 +333,84 @@ async def test_truncation_below_a_response_closes_the_connection(executor: Threa
             await hang_up(writer)
 
         await run(Rig(lambda body: parts), executor, story)
+
+
+class Picky(Roomy):
+    """A socket that keeps what it took."""
+
+    def __init__(self, *takes: int) -> None:
+        super().__init__()
+        self.takes = list(takes)
+        self.received = b""
+
+    def send(self, data: bytes | memoryview, flags: int = 0) -> int:
+        taken = bytes(data[: self.takes.pop(0) if self.takes else len(data)])
+        self.received += taken
+        return len(taken)
+
+
+def test_an_answer_of_bytes_that_the_socket_takes_in_parts_is_sent_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Fetch of hundreds of idle partitions. It was sent from its first byte again, and then for ever."""
+    data = random.Random(1).randbytes(3 * SMALL)
+    sock = Picky(1000, 2 * SMALL, 5)
+    outbox = outbox_into(sock, monkeypatch, data)
+    turns = [outbox.send() for _ in range(4)]
+    assert turns == [Progress.BLOCKED, Progress.BLOCKED, Progress.BLOCKED, Progress.DONE]
+    assert sock.received == data
+
+
+def test_an_answer_of_bytes_leaves_nothing_behind_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = random.Random(2).randbytes(3 * SMALL), random.Random(3).randbytes(20 * SMALL)
+    sock = Picky(len(first), 4000)
+    outbox = outbox_into(sock, monkeypatch, first)
+    assert outbox.send() is Progress.DONE
+    outbox.add(second)
+    assert [outbox.send(), outbox.send()] == [Progress.BLOCKED, Progress.DONE]
+    assert sock.received == first + second
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_answers_of_all_kinds_go_out_once_and_in_order(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Whatever the socket takes at a time."""
+    chance = random.Random(seed)
+    with tempfile.TemporaryFile() as file:
+        content = chance.randbytes(4 * COPIED)
+        file.write(content)
+        file.flush()
+        sock = Picky()
+        leased = OpenFile(file.fileno(), leases=0)
+
+        def sendfile(_: int, fd: int, position: int, count: int) -> int:
+            return sock.send(os.pread(fd, count, position))
+
+        monkeypatch.setattr(os, "sendfile", sendfile)
+        outbox = Outbox(cast("socket.socket", sock))
+        wanted = b""
+        for _ in range(30):
+            for _ in range(chance.randrange(3)):
+                if chance.random() < 0.4:
+                    data = chance.randbytes(chance.choice((1, 100, SMALL, 2 * SMALL, COPIED, 2 * COPIED)))
+                    outbox.add(data)
+                    wanted += data
+                    continue
+                parts: list[Any] = []
+                for _ in range(chance.randint(1, 4)):
+                    length = chance.choice((1, 500, SMALL // 2, 2 * SMALL, COPIED // 3, COPIED))
+                    position = chance.randrange(len(content) - length)
+                    data = content[position : position + length]
+                    wanted += data
+                    if chance.random() < 0.5:
+                        parts.append(data)
+                    else:
+                        leased.leases += 1
+                        parts.append(Piece(leased, position, length))
+                outbox.put(parts)
+            sock.takes = [chance.choice((1, 1000, SMALL, COPIED, 1 << 30)) for _ in range(chance.randrange(4))]
+            outbox.send()
+        turns = 0
+        while outbox:
+            outbox.send()
+            turns += 1
+            assert turns < 100
+        assert sock.received == wanted
+        assert leased.leases == 0

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.machines.groups.consumer.group import ResolvedRegex
 from barnabas.machines.groups.consumer.member import (
-    NO_PARTITIONS,
     NOTHING,
     current_record,
     member_record,
@@ -186,7 +185,8 @@ class ConsumerRebalance:
             return None
         subscriptions = Subscriptions(self._table.image, group.resolved)
         for topic_id, wanted in target.items():
-            if assigned.get(topic_id, NO_PARTITIONS).keys() != wanted or not subscriptions.includes(member, topic_id):
+            held = assigned.get(topic_id)  # a target of another broker's records may name a topic without partitions
+            if held is None or held.keys() != wanted or not subscriptions.includes(member, topic_id):
                 return None
         return member.at_epoch(group.assignment_epoch, MemberState.STABLE, assigned, NOTHING)
 
