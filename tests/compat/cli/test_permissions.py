@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -134,15 +135,34 @@ def test_a_producer_that_may_write_to_no_topic_is_told_by_one_line(
     assert capfd.readouterr() == ("", "")
 
 
-def test_what_measures_names_it_too(kafka_secure: KafkaSecure, tmp_path: Path) -> None:
+def test_what_measures_names_it_too(
+    kafka_secure: KafkaSecure, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     topic, alice = kafka_secure.topic(), kafka_secure.user("alice")
     kafka_secure.allow(alice, "Describe", topic=topic)
     server, properties = kafka_secure.bootstrap_servers, write(tmp_path / "client.properties", alice)
     load = f"producer-perf --topic {topic} --num-records 10 --record-size 10 --throughput -1"
     told = refusal(server, properties, f"{load} --command-property enable.idempotence=true")
     assert f"10 records were not stored; the first: no permission to write to topic {topic}, nor to any other" in told
+    assert [line for line in caplog.messages if "FATAL" in line] == []
     told = refusal(server, properties, f"latency --topic {topic} --num-records 1")
     assert told.startswith(f"no permission to write to topic {topic} (Write on topic {topic})")
+
+
+def test_a_forbidden_topic_keeps_records_of_no_other_from_being_deleted(
+    kafka_secure: KafkaSecure, tmp_path: Path
+) -> None:
+    topic, alice = kafka_secure.topic(), kafka_secure.user("alice")
+    kafka_secure.allow(alice, "Describe", "Delete", "Write", topic=topic)
+    server, properties = kafka_secure.bootstrap_servers, write(tmp_path / "client.properties", alice)
+    assert run(server, properties, f"produce --topic {topic}") == (0, [])
+    wanted = [{"topic": name, "partition": 0, "offset": 1} for name in (topic, "t")]
+    file = tmp_path / "offsets.json"
+    file.write_text(json.dumps({"partitions": wanted}))
+    code, lines = run(server, properties, f"delete-records --offset-json-file {file}")
+    assert code == 1
+    assert f"partition: {topic}-0\tlow_watermark: 1" in lines
+    assert "partition: t-0\terror: no permission to describe topic t (Describe on topic t)" in lines
 
 
 def test_who_reads_without_a_group_needs_no_group(kafka_secure: KafkaSecure, tmp_path: Path) -> None:

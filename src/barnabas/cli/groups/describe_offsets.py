@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas.cli.common.output import Style, print_json, print_table, remark
+from barnabas.cli.common.remedies import with_remedy
 from barnabas.cli.groups.columns import Column, print_columns
 from barnabas.cli.groups.headings import heading_document, print_heading, remark_on, with_dashes
 from barnabas.protocol.list_offsets import LATEST
@@ -68,7 +69,10 @@ def show_offsets(cluster: ClusterAdmin, found: Collection[GroupInfo], style: Sty
     committed = cluster.groups.committed(group.group_id for group in found)
     partitions = {one for offsets in committed.values() for one in offsets}
     partitions.update(one for group in found for member in group.members for one in member.assignment)
-    ends = cluster.groups.offsets(sorted(partitions), LATEST)
+    ends, forbidden = cluster.groups.visible_offsets(sorted(partitions), LATEST)
+    for refusal in list(forbidden.values())[:1]:
+        told = f"Log ends and lags of {', '.join(forbidden)} are left out: {refusal}"
+        remark(with_remedy(told, refusal.remedy))
     shown = {group: partitions_of(group, committed[group.group_id], ends) for group in found}
     if style is Style.JSON:
         print_json(

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kio.schema.consumer_group_describe.v1.response import DescribedGroup as DescribedConsumerGroup
     from kio.schema.describe_groups.v6.response import DescribedGroup as DescribedClassicGroup
 
+    from barnabas.clients.admin.log_offsets import VisibleOffsets
     from barnabas.clients.wire.connection import Node, WireClient
 
 CONSUMER_PROTOCOLS: Final = ("consumer", "")
@@ -292,6 +293,10 @@ class Groups:
     def offsets(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
         """Offsets by time, or at LATEST or EARLIEST (see `LogOffsets`)."""
         return LogOffsets(self._wire).at(partitions, timestamp)
+
+    def visible_offsets(self, partitions: Iterable[TopicPartition], timestamp: int) -> VisibleOffsets:
+        """The same for those of the partitions whose topics may be seen."""
+        return LogOffsets(self._wire).visible(partitions, timestamp)
 
     def _ask_about_partitions(self, group_id: str, request: Any, action: Action) -> dict[TopicPartition, ErrorCode]:
         """What the coordinator of one group says of each partition; an error of the whole is raised."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i32, i32Timedelta, i64
@@ -23,24 +23,56 @@ NEEDED_VERSIONS: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9,
 """The first version of ListOffsets that knows each of the special times."""
 
 
+class Leading(NamedTuple):
+    """Who leads partitions."""
+
+    nodes: dict[TopicPartition, Node | None]
+    """None where there is no leader; what is unknown or forbidden is left out."""
+    forbidden: dict[str, RequestRefused]
+    """Topics that may not be seen."""
+
+    def led(self, partitions: Iterable[TopicPartition]) -> dict[Node, list[TopicPartition]]:
+        """Partitions by who leads them; those that nobody is known to lead are left out."""
+        led: dict[Node, list[TopicPartition]] = {}
+        for partition in partitions:
+            if (leader := self.nodes.get(partition)) is not None:
+                led.setdefault(leader, []).append(partition)
+        return led
+
+
+class VisibleOffsets(NamedTuple):
+    """Offsets of those partitions for which there are some."""
+
+    known: dict[TopicPartition, int]
+    forbidden: dict[str, RequestRefused]
+    """Topics whose offsets may not be seen."""
+
+
 class LogOffsets:
-    """The offsets of a cluster's partitions, as their leaders know them."""
+    """The offsets of a cluster's partitions, as their leaders know them.
+
+    Where a topic may not be seen, RequestRefused is raised, but by `leading` and `visible`: they say it beside what is
+    known of the other topics.
+    """
 
     def __init__(self, wire: WireClient) -> None:
         self._wire = wire
 
     def all_leaders(self) -> dict[TopicPartition, Node | None]:
         """Who leads each partition of the cluster, None where there is no leader."""
-        return self._leaders(None)
+        return self._leading(None).nodes
 
     def leaders(self, topics: Iterable[str]) -> dict[TopicPartition, Node | None]:
-        """Who leads each partition of the named topics, None where there is no leader; unknown topics are left out.
+        """Who leads each partition of the named topics, None where there is no leader; unknown topics are left out."""
+        nodes, forbidden = self.leading(topics)
+        _raise_any(forbidden)
+        return nodes
 
-        Raises RequestRefused for one that may not be seen.
-        """
-        return self._leaders(list(dict.fromkeys(topics)))
+    def leading(self, topics: Iterable[str]) -> Leading:
+        """The same for those of the named topics that may be seen."""
+        return self._leading(list(dict.fromkeys(topics)))
 
-    def _leaders(self, topics: list[str] | None) -> dict[TopicPartition, Node | None]:
+    def _leading(self, topics: list[str] | None) -> Leading:
         from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
 
         wanted = (
@@ -52,16 +84,23 @@ class LogOffsets:
             MetadataRequest(topics=wanted, allow_auto_topic_creation=False, include_topic_authorized_operations=False),
             at_least=4,
         )
-        for topic in metadata.topics:
-            if topic.error_code is ErrorCode.topic_authorization_failed:
-                action = on_topic("describe", "Describe", topic.name)
-                raise RequestRefused(topic.error_code, f"topic {topic.name}: {meaning(topic)}", action)
         nodes = {broker.node_id: Node(broker.node_id, broker.host, broker.port) for broker in metadata.brokers}
-        return {
-            TopicPartition(topic.name, partition.partition_index): nodes.get(partition.leader_id)
-            for topic in metadata.topics
-            for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
-        }
+        return Leading(
+            {
+                TopicPartition(topic.name, partition.partition_index): nodes.get(partition.leader_id)
+                for topic in metadata.topics
+                for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
+            },
+            {
+                topic.name: RequestRefused(
+                    topic.error_code,
+                    f"topic {topic.name}: {meaning(topic)}",
+                    on_topic("describe", "Describe", topic.name),
+                )
+                for topic in metadata.topics
+                if topic.error_code is ErrorCode.topic_authorization_failed
+            },
+        )
 
     def at(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
         """Offsets by time (milliseconds), or at LATEST or EARLIEST; -1 where no record is that young.
@@ -69,36 +108,45 @@ class LogOffsets:
         Partitions that do not exist, or that have no leader, are left out. Where the leader has just changed, the new
         one is asked.
         """
+        known, forbidden = self.visible(partitions, timestamp)
+        _raise_any(forbidden)
+        return known
+
+    def visible(self, partitions: Iterable[TopicPartition], timestamp: int) -> VisibleOffsets:
+        """The same for those of the partitions whose topics may be seen."""
         wanted = list(partitions)
         deadline = self._wire.deadline()
-        found: dict[TopicPartition, int] = {}
+        known: dict[TopicPartition, int] = {}
+        forbidden: dict[str, RequestRefused] = {}
         while wanted:
             again: list[TopicPartition] = []
-            for leader, led in self.by_leader(wanted).items():
+            leading = self.leading(partition.topic for partition in wanted)
+            forbidden |= leading.forbidden
+            for leader, led in leading.led(wanted).items():
                 for partition, code, offset in self.ask_leader(leader, led, timestamp):
                     if code == ErrorCode.none:
-                        found[partition] = offset
+                        known[partition] = offset
                     elif code.retriable and not deadline.passed:
                         again.append(partition)
                     else:
-                        raise RequestRefused(
+                        refusal = RequestRefused(
                             code,
                             f"partition {partition}: the broker answered {code.name.upper()}",
                             on_topic("see the offsets of", "Describe", partition.topic),
                         )
+                        if code != ErrorCode.topic_authorization_failed:
+                            raise refusal
+                        forbidden[partition.topic] = refusal
             wanted = again
             if wanted:
                 time.sleep(RETRY_SECONDS)
-        return found
+        return VisibleOffsets(known, forbidden)
 
     def by_leader(self, partitions: Sequence[TopicPartition]) -> dict[Node, list[TopicPartition]]:
         """Partitions by who leads them; those that do not exist, or that have no leader, are left out."""
-        leading = self.leaders(partition.topic for partition in partitions)
-        led: dict[Node, list[TopicPartition]] = {}
-        for partition in partitions:
-            if (leader := leading.get(partition)) is not None:
-                led.setdefault(leader, []).append(partition)
-        return led
+        leading = self.leading(partition.topic for partition in partitions)
+        _raise_any(leading.forbidden)
+        return leading.led(partitions)
 
     def ask_leader(
         self, leader: Node, partitions: Sequence[TopicPartition], timestamp: int
@@ -133,12 +181,12 @@ class LogOffsets:
             DeleteRecordsTopic,
         )
 
-        led = self.by_leader(list(wanted))
+        leading = self.leading(partition.topic for partition in wanted)
+        led = leading.led(wanted)
         reached = {partition for partitions in led.values() for partition in partitions}
         results: dict[TopicPartition, int | RequestRefused] = {
-            partition: RequestRefused(
-                ErrorCode.unknown_topic_or_partition, "there is no such partition, or it has no leader"
-            )
+            partition: leading.forbidden.get(partition.topic)
+            or RequestRefused(ErrorCode.unknown_topic_or_partition, "there is no such partition, or it has no leader")
             for partition in wanted
             if partition not in reached
         }
@@ -167,6 +215,11 @@ class LogOffsets:
                         else _not_deleted(answer.error_code, partition, wanted[partition])
                     )
         return results
+
+
+def _raise_any(forbidden: Mapping[str, RequestRefused]) -> None:
+    for refusal in forbidden.values():
+        raise refusal
 
 
 def _not_deleted(code: ErrorCode, partition: TopicPartition, offset: int) -> RequestRefused:

@@ -42,8 +42,12 @@ class Unreadable(NamedTuple):
 
 
 def find_unreadable(cluster: WireClient, positions: Mapping[TopicPartition, int]) -> Unreadable | None:
-    """The first of these partitions whose batch at this offset cannot be read, if there is one."""
-    for leader, partitions in LogOffsets(cluster).by_leader(list(positions)).items():
+    """The first of these partitions whose batch at this offset cannot be read, if there is one.
+
+    Those whose topics may not be seen any more are left out.
+    """
+    leading = LogOffsets(cluster).leading(partition.topic for partition in positions)
+    for leader, partitions in leading.led(positions).items():
         for partition in partitions:
             offset = positions[partition]
             found = _first_unreadable(partition, offset, _fetch(cluster, leader, partition, offset))

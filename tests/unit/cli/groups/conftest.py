@@ -8,10 +8,12 @@ import pytest
 
 from barnabas.cli.common import connection
 from barnabas.clients.admin.groups import Committed, GroupInfo, GroupListing, GroupMember
+from barnabas.clients.admin.log_offsets import VisibleOffsets
 from barnabas.clients.errors import RequestRefused
 from barnabas.clients.wire.connection import Node
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
+from barnabas.model.permissions import on_topic
 from barnabas.protocol.list_offsets import EARLIEST, LATEST
 from tests.unit.cli.conftest import FakeCluster
 
@@ -30,6 +32,8 @@ class FakeGroups:
         self.logs: dict[TopicPartition, tuple[int, int]] = {}
         self.record_times: dict[TopicPartition, list[int]] = {}
         self.leaderless: set[TopicPartition] = set()
+        self.forbidden: set[str] = set()
+        """Topics that may not be described."""
 
     def add_log(self, topic: str, partition: int, start: int, end: int) -> None:
         self.logs[TopicPartition(topic, partition)] = (start, end)
@@ -107,6 +111,14 @@ class FakeGroups:
             for partition in partitions
             if partition in self.logs and partition not in self.leaderless
         }
+
+    def visible_offsets(self, partitions: Collection[TopicPartition], timestamp: int) -> VisibleOffsets:
+        refusals = {
+            topic: RequestRefused(ErrorCode.topic_authorization_failed, "", on_topic("describe", "Describe", topic))
+            for topic in sorted(self.forbidden & {partition.topic for partition in partitions})
+        }
+        seen = [partition for partition in partitions if partition.topic not in refusals]
+        return VisibleOffsets(self.offsets(seen, timestamp), refusals)
 
     def _offset(self, partition: TopicPartition, timestamp: int) -> int:
         start, end = self.logs[partition]

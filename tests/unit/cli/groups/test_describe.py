@@ -61,6 +61,21 @@ def test_a_partition_that_is_gone_or_has_no_leader_has_no_lag(run: Run, groups: 
     ]
 
 
+def test_topics_that_may_not_be_described_hide_no_others(run: Run, groups: FakeGroups) -> None:
+    groups.add("h", member("barred", ("secret", 0), ("hidden", 0)))
+    groups.forbidden = {"secret", "hidden"}
+    result = run("groups", "--describe", "--group", "g", "--group", "h")
+    assert result.exit_code == 0
+    rows = [line.split()[:6] for line in result.stdout.splitlines()]
+    assert ["g", "orders", "0", "90", "100", "10"] in rows
+    assert ["h", "secret", "0", "-", "-", "-"] in rows
+    (told,) = result.stderr.splitlines()
+    assert told.startswith(
+        "Log ends and lags of hidden, secret are left out: no permission to describe topic hidden (Describe on topic "
+        "hidden). No rule allows it"
+    )
+
+
 @pytest.mark.parametrize(
     ("state", "said"),
     [
