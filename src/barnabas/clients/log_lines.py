@@ -1,6 +1,6 @@
 """What librdkafka logs, without its echo: while a broker is away it says so several times a second.
 
-That a producer failed for good is not in it: records say why, and so does a line of the producer's own.
+That a producer failed for good is not in it: a line of the producer's own says so, and why.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ MOST_LINES: Final = 1000
 """When so many different lines were logged, it is begun anew; they hold names of clients, which come and go."""
 _THREAD: Final = " [thrd:"
 """What lines of librdkafka have, and no others."""
-_FATAL_OF_PRODUCER: Final = re.compile(r"FATAL \[[^\]]*#producer-")
+_FATAL: Final = "FATAL"
+"""The facility of lines that say that a client failed for good."""
 _WAITED: Final = re.compile(r"\(after \d+ms in state")
 
 
@@ -34,8 +35,6 @@ class Echo:
         line = record.getMessage()
         if _THREAD not in line:
             return True
-        if _FATAL_OF_PRODUCER.match(line):
-            return False
         line = _WAITED.sub("", line)
         now = self._clock()
         if now < self._quiet_until.get(line, now):
@@ -44,3 +43,18 @@ class Echo:
             self._quiet_until.clear()
         self._quiet_until[line] = now + QUIET_SECONDS
         return True
+
+
+class ProducerLog:
+    """The logger of one producer, as confluent-kafka calls it: keeps the line that says why it failed for good."""
+
+    def __init__(self, logger: logging.Logger, keep: Callable[[str], None]) -> None:
+        self._logger = logger
+        self._keep = keep
+
+    def log(self, level: int, text: str, facility: str, client: str, line: str) -> None:
+        """Log a line, but for that one."""
+        if facility == _FATAL:
+            self._keep(line.partition("]: ")[2] or line)  # without the thread
+        else:
+            self._logger.log(level, text, facility, client, line)

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
-from barnabas.clients.log_lines import MOST_LINES, QUIET_SECONDS, Echo
+from barnabas.clients.log_lines import MOST_LINES, QUIET_SECONDS, Echo, ProducerLog
+
+if TYPE_CHECKING:
+    import pytest
 
 AWAY = (
     "FAIL [rdkafka#producer-%d] [thrd:b:1/bootstrap]: b:1/bootstrap: Connect failed: Connection refused "
@@ -38,8 +42,11 @@ def test_clients_that_come_and_go_take_no_room() -> None:
     assert len(echo._quiet_until) <= MOST_LINES
 
 
-def test_that_a_producer_failed_for_good_is_left_to_its_own_line() -> None:
-    echo = Echo()
-    fatal = "FATAL [%s] [thrd:main]: Fatal error: Broker: Cluster authorization failed: Failed to acquire a PID"
-    assert not echo.filter(line(fatal, "console-producer#producer-1"))
-    assert echo.filter(line(fatal, "rdkafka#consumer-1"))
+def test_that_a_producer_failed_for_good_is_kept_for_its_own_line(caplog: pytest.LogCaptureFixture) -> None:
+    kept: list[str] = []
+    log = ProducerLog(logging.getLogger("barnabas.clients.test"), kept.append)
+    lines = {"FATAL": "[thrd:main]: Fatal error: Failed to acquire a PID", "FAIL": "[thrd:b:1]: Connection refused"}
+    for facility, text in lines.items():
+        log.log(logging.CRITICAL, "%s [%s] %s", facility, "rdkafka#producer-1", text)
+    assert kept == ["Fatal error: Failed to acquire a PID"]
+    assert caplog.messages == ["FAIL [rdkafka#producer-1] [thrd:b:1]: Connection refused"]

@@ -14,6 +14,7 @@ from barnabas.cli.common.remedies import with_remedy
 from barnabas.cli.perf.properties import open_perf_client
 from barnabas.cli.perf.stats import ProducerStats, line_printer
 from barnabas.clients.errors import ClientFailed, translated
+from barnabas.clients.log_lines import ProducerLog
 from barnabas.clients.producer.delivery import delivery_error, writing_error
 from barnabas.clients.producer.serving import UNNAMED, FatalFailure, serve
 from barnabas.model.permissions import on_transactional_id
@@ -42,6 +43,7 @@ class ProducerRun:
         metrics: bool,
         as_json: bool,
     ) -> None:
+        from barnabas.clients.config import log
         from barnabas.clients.library import load_kafka
 
         self._topic = topic
@@ -55,6 +57,8 @@ class ProducerRun:
         self._error: Any = None
         self._fatal: Any = None
         """The KafkaError after which the producer was of no more use."""
+        self._fatal_lines: list[str] = []
+        """What librdkafka has logged of that, for an error that comes without its name."""
         self._acknowledged: list[Any] = []
         """Messages that are not counted yet."""
         self._counted_at = time.monotonic()
@@ -66,7 +70,9 @@ class ProducerRun:
         self._metrics: list[str] = []
         if metrics:
             properties = properties | {"statistics.interval.ms": 1000, "stats_cb": self._metrics.append}
-        self._producer = open_perf_client("Producer", {**properties, "on_delivery": self._delivered})
+        logger = ProducerLog(log, self._fatal_lines.append)
+        own = {"on_delivery": self._delivered, "logger": logger}
+        self._producer = open_perf_client("Producer", {**properties, **own})
 
     def produce(
         self, count: int, payloads: Callable[[int], bytes], throughput: float, transaction_ms: int | None
@@ -129,7 +135,8 @@ class ProducerRun:
             raise Failed(f"{left} records were not acknowledged within {FLUSH_SECONDS:g} s.")
         if self._stats.failed:
             reason = delivery_error(self._error, self._topic, self._fatal)
-            told = f"{self._stats.failed} records were not stored; the first: {reason}"
+            unnamed = f" ({self._fatal_lines[0]})" if self._fatal is None and self._fatal_lines else ""
+            told = f"{self._stats.failed} records were not stored; the first: {reason}{unnamed}"
             raise Failed(with_remedy(told, reason.remedy))
 
     def _flush(self) -> int:
@@ -144,7 +151,7 @@ class ProducerRun:
     def _reason(self, error: Any) -> BarnabasError:
         """Why the producer is of no more use."""
         if error is None:
-            return ClientFailed("_FATAL", UNNAMED)
+            return ClientFailed("_FATAL", self._fatal_lines[0] if self._fatal_lines else UNNAMED)
         if error.code() == error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
             return translated(error, "", on_transactional_id("use", "Write", self._transactional_id))
         return writing_error(error, self._topic)

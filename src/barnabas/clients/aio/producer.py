@@ -101,6 +101,8 @@ class OutcomeCollector:
         self._loop.call_later(LOOK_SECONDS, self._look)
         self.hand_over()
         quiet = not self._on_their_way()
+        if quiet and self._suspects and self.failures.release():
+            quiet = False  # those that were held have their outcomes, and are handed over
         if quiet:
             for delivery in self._suspects & self._awaited:
                 delivery.outcome = outcome_lost(delivery.topic)

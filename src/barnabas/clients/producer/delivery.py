@@ -67,6 +67,10 @@ class Failures:
         self._round = 0
         self._ignoring = False
         self._failed_for_good = False
+        self._fatal_line = ""
+        """What librdkafka has logged of that."""
+        self._named = False
+        """Whether it was logged here why."""
         self.fatal: Any = None
         """The KafkaError after which the producer is of no more use, if there was one that came with its name."""
 
@@ -94,12 +98,26 @@ class Failures:
         with self._lock:
             is_first = not self._failed_for_good
             self._failed_for_good, self.fatal = True, self.fatal or failure.error
+            reason = self._fatal_line or failure if failure.error is None else writing_error(failure.error)
+            if is_first:
+                self._named = reason is not failure
         self.hold_no_more()
         if is_first:
-            reason = failure if failure.error is None else writing_error(failure.error)
             fatal_log.error(
                 "The producer failed for good. Its records get an error, and so does who sends more: %s", reason
             )
+
+    def note_fatal_line(self, line: str) -> None:
+        """Keep what librdkafka logs of a fatal error, for one that comes without its name.
+
+        It does so before it tells the error; two threads that poll may hear of it the other way round.
+        """
+        with self._lock:
+            self._fatal_line = line
+            is_late = self._failed_for_good and not self._named
+            self._named = self._named or is_late
+        if is_late:
+            fatal_log.error("The producer failed for good: %s", line)
 
     def hold(self, delivery: FailedDelivery, error: Any) -> bool:
         """Keep a record that was given up until it is known why; False if nothing more will be known."""
@@ -136,6 +154,14 @@ class Failures:
             if self._reason_known.wait_for(lambda: not (self._held or self._settling), seconds):
                 return
         self.hold_no_more()
+
+    def release(self) -> bool:
+        """Settle records that are held, without a reason; whether there were any, or another thread settles some."""
+        with self._lock:
+            found = bool(self._held or self._settling)
+        if found:
+            self.hold_no_more()
+        return found
 
     def forget(self) -> tuple[int, list[BarnabasError]]:
         """Start anew; returns how many there were, and the reasons of the first."""
@@ -297,6 +323,14 @@ class Delivery:
                 f"record for {self.topic}: the parent of this process sent it, and only the parent learns its outcome"
             )
         deadline = math.inf if timeout is None else time.monotonic() + timeout
+        while not self.done():
+            self._wait_while_owed(deadline, timeout)
+            if not self.done() and not shared.failures.release():  # or else it was held, and has its outcome
+                self.fail(outcome_lost(self.topic))
+
+    def _wait_while_owed(self, deadline: float, timeout: float | None) -> None:
+        """Wait for the outcome, or until librdkafka owes none any more. Raises TimeoutError."""
+        shared = self._shared
         unanswerable = False
         with shared.condition:
             shared.waiters += 1
@@ -309,8 +343,6 @@ class Delivery:
                     unanswerable = not shared.condition.wait(min(left, LOOK_SECONDS)) and quiet
             finally:
                 shared.waiters -= 1
-        if not self.done():
-            self.fail(outcome_lost(self.topic))
 
     def __repr__(self) -> str:
         if isinstance(self._outcome, BaseException):

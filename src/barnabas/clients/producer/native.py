@@ -6,6 +6,7 @@ After the end, and in a forked child, every call of librdkafka's raises ClientCl
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 import weakref
@@ -65,7 +66,8 @@ class NativeProducer:
                 remaining = len(client)
                 time.sleep(min(left, AFTER_FATAL_SECONDS))
             if not remaining:
-                self.settlements.failures.await_reason(GIVE_UP_SECONDS)
+                left = math.inf if deadline is None else max(0.0, deadline - time.monotonic())
+                self.settlements.failures.await_reason(min(GIVE_UP_SECONDS, left))
                 return
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"up to {remaining} records are still on their way after {timeout:g} s")

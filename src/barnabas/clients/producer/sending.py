@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias
 from barnabas.clients.closed import watch_forks
 from barnabas.clients.config import DEFAULT_BOOTSTRAP_SERVERS, log, milliseconds, open_client, properties
 from barnabas.clients.library import load_kafka
+from barnabas.clients.log_lines import ProducerLog
 from barnabas.clients.partitioners import NATIVE, key_hash
 from barnabas.clients.producer.delivery import Settlements
 from barnabas.clients.producer.encoding import PartitionCounts, RecordEncoder
@@ -111,8 +112,9 @@ class ProducerBase(Generic[K, V]):
             found["enable.idempotence"] = _may_be_idempotent(found)
         serialize_key, serialize_value = to_bytes(key_serializer), to_bytes(value_serializer)
         kafka = load_kafka()
-        client = open_client(kafka, "Producer", {"error_cb": _log_fatal_error, **found})
         self._settlements = Settlements()
+        logger = ProducerLog(log, self._settlements.failures.note_fatal_line)
+        client = open_client(kafka, "Producer", {"logger": logger, **found})
         name = found.get("transactional.id")
         self._transactions = ProducerTransactions(kafka, client, str(name)) if name else None
         if self._transactions is not None:
@@ -147,12 +149,6 @@ class ProducerBase(Generic[K, V]):
             self._native.end(client, 0)
             raise
         self._native.end(client, timeout)
-
-
-def _log_fatal_error(error: Any) -> None:
-    """Log an error that concerns no single record; librdkafka has logged the others itself."""
-    if error.fatal():
-        log.error("The producer failed and cannot be used any more; open another one. librdkafka says: %s", error.str())
 
 
 def _may_be_idempotent(found: Mapping[str, Any]) -> bool:

@@ -310,6 +310,29 @@ def test_the_log_says_it_without_a_topic(caplog: pytest.LogCaptureFixture) -> No
     assert line.endswith("who sends more: no permission to write to any topic (Write on a topic)")
 
 
+@pytest.mark.parametrize("is_late", [False, True], ids=["in time", "late"])
+def test_one_that_comes_without_its_name_is_logged_in_librdkafkas_words(
+    caplog: pytest.LogCaptureFixture, *, is_late: bool
+) -> None:
+    failures = Settlements().failures
+    for note in (False, True) if is_late else (True, False):
+        if note:
+            failures.note_fatal_line("Fatal error: fenced by another")
+        else:
+            failures.fail_for_good(FatalFailure(None))
+    failures.note_fatal_line("Fatal error: fenced by another")
+    assert len([line for line in caplog.messages if line.endswith(": Fatal error: fenced by another")]) == 1
+
+
+def test_one_that_has_its_name_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    failures = Settlements().failures
+    for _ in range(2):
+        failures.note_fatal_line("Fatal error: Cluster authorization failed")
+        failures.fail_for_good(FatalFailure(no_producer_id()))
+    (line,) = caplog.messages
+    assert line.endswith("(Write on a topic)")
+
+
 def test_a_topic_that_may_not_be_written_is_named() -> None:
     delivery = Delivery(Settlements(), "t", None)
     delivery(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), Message())
@@ -349,6 +372,28 @@ def test_records_that_we_give_up_ourselves_wait_for_nothing() -> None:
     delivery = Delivery(settlements, "t", None)
     delivery(KafkaError(KafkaError._PURGE_QUEUE), Message())
     assert isinstance(delivery.exception(), ClientFailed)
+
+
+def test_a_record_that_is_held_is_not_taken_for_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its reason does not come, and its outcome was told: it was given up."""
+    monkeypatch.setattr(delivery_module, "LOOK_SECONDS", 0.05)
+    settlements = Settlements()
+    told: list[Delivery] = []
+    delivery = Delivery(settlements, "t", told.append)
+    delivery(KafkaError(KafkaError._PURGE_QUEUE), Message())
+    with pytest.raises(ClientFailed, match="it was still in the buffer when it was given up") as caught:
+        delivery.result(30)
+    settlements.failures.hold_no_more()
+    assert delivery.exception() is caught.value
+    assert told == [delivery]
+
+
+async def test_nor_is_it_in_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aio_producer, "LOOK_SECONDS", 0.01)
+    delivery = async_delivery(Settlements())
+    delivery(KafkaError(KafkaError._PURGE_QUEUE), Message())
+    with pytest.raises(ClientFailed, match="it was still in the buffer when it was given up"):
+        await asyncio.wait_for(delivery, 30)
 
 
 async def test_in_asyncio_they_wait_as_well() -> None:

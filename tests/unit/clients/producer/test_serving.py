@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError
 from barnabas.clients.aio import AsyncProducer
 from barnabas.clients.errors import ClientFailed, ProducerFenced
 from barnabas.clients.producer.delivery import Settlements
-from barnabas.clients.producer.native import NativeProducer
+from barnabas.clients.producer.native import GIVE_UP_SECONDS, NativeProducer
 from barnabas.clients.producer.poller import POLL_EVERY, Poller
 from barnabas.clients.producer.producer import Producer
 from barnabas.clients.producer.serving import FatalFailure, serve
@@ -117,6 +117,21 @@ def test_it_is_logged_once_and_kept_whoever_hears_of_it_first(
 def test_a_flush_waits_until_each_record_was_told(native: NativeProducer, client: FailedClient) -> None:
     native.wait_for_all(5)
     assert (client.calls, client.left) == (2, 0)
+
+
+def test_a_flush_waits_for_no_reason_beyond_its_time(
+    native: NativeProducer, client: FailedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(native.settlements.failures, "await_reason", waited.append)
+    client.calls = 1  # it does not fail
+    native.wait_for_all(0)
+    native.wait_for_all(0.25)
+    native.wait_for_all(None)
+    native.wait_for_all(30)
+    assert waited[0] == 0
+    assert 0 < waited[1] <= 0.25
+    assert waited[2:] == [GIVE_UP_SECONDS] * 2
 
 
 def test_a_commit_says_what_it_was(client: FailedClient) -> None:
