@@ -166,7 +166,11 @@ class NotAcknowledged(BarnabasError):
 
 
 class TransactionAborted(BarnabasError):
-    """The transaction could not be committed and was given up; the message says why."""
+    """The transaction could not be committed and was given up; the message says why.
+
+    Where giving it up failed as well, a note (`__notes__`) says so: brokers then end it, at the latest when
+    `transaction.timeout.ms` is over. Nothing of it becomes visible.
+    """
 
 
 class ProducerFenced(TransactionAborted):

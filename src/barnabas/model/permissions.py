@@ -93,6 +93,12 @@ def on_transactional_id(verb: str, operation: str, transactional_id: str) -> Act
     return Action(f"{verb} transactional id {transactional_id}", {TRANSACTIONAL_ID: needed})
 
 
+def in_transaction(transactional_id: str) -> Action:
+    """Write in transactions. What is refused in the midst of one is a topic or a group that is not known here."""
+    words, needs = on_transactional_id("use", "Write", transactional_id)
+    return Action(words, {**needs, TOPIC: NeededPermission("Write", TOPIC), GROUP: NeededPermission("Read", GROUP)})
+
+
 def create_tokens_of(owner: str) -> Action:
     """Have delegation tokens made for another user: the error code is that of tokens."""
     return Action(

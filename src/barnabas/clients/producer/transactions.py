@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.clients.errors import BarnabasError, ClientFailed, ProducerFenced, TransactionAborted, translated
 from barnabas.clients.producer.serving import FatalFailure, serve
-from barnabas.model.permissions import on_transactional_id
+from barnabas.model.permissions import in_transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ class ProducerTransactions:
     """The transactions of one producer, one at a time. All calls wait for the broker."""
 
     def __init__(self, kafka: Any, client: Any, transactional_id: str = "") -> None:
-        self._action = on_transactional_id("use", "Write", transactional_id)
+        self._action = in_transaction(transactional_id)
         self._kafka = kafka
         self._client = client
         self._registered = False
@@ -187,6 +187,7 @@ class ProducerTransactions:
         kinds = self._kafka.KafkaError
         if error.code() in (kinds._FENCED, kinds.PRODUCER_FENCED, kinds.INVALID_PRODUCER_EPOCH):
             return ProducerFenced(f"{doing}: another producer has the same transactional id now ({error.str()})")
+        cause = translated(error, doing, self._action)
         if error.txn_requires_abort():
-            return TransactionAborted(f"{doing}: {error.str()}").with_remedy(translated(error).remedy)
-        return translated(error, doing, self._action)
+            return TransactionAborted(f"{doing}: {error.str()}").with_remedy(cause.remedy)
+        return cause
