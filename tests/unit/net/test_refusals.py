@@ -40,7 +40,7 @@ def test_the_same_is_logged_now_and_then_with_how_many_it_stands_for(caplog: pyt
     assert caplog.messages[4] == caplog.messages[0]
 
 
-def test_a_million_addresses_take_no_memory() -> None:
+def test_addresses_beyond_those_that_are_remembered_take_no_memory() -> None:
     log = RefusalLog(lambda: 0.0)
     for number in range(3 * REMEMBERED):
         for _ in range(2):
