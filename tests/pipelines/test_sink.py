@@ -69,8 +69,12 @@ def test_rows_of_a_batch_become_records(spark: SparkSession, kafka: Kafka) -> No
 @pytest.mark.parametrize(
     ("change", "options", "reason"),
     [
-        ({"value": b"x" * 5000}, {}, r"\d records did not arrive, the first one because: topic .*: .*size too large"),
-        ({"partition": 7}, {}, r"1 records did not arrive, the first one because: topic .*: .*Unknown partition"),
+        (
+            {"value": b"x" * 5000},
+            {},
+            r"\d records did not arrive, the first one because: record for .*: .*size too large",
+        ),
+        ({"partition": 7}, {}, r"1 records did not arrive, the first one because: record for .*: .*Unknown partition"),
         ({"value": b"x" * 5000}, {"kafka.buffer.memory": "2048"}, r"topic .*: a record is larger than kafka\.buffer"),
     ],
     ids=["for the topic", "partition", "for the buffer"],
