@@ -6,8 +6,9 @@ the metadata tree.
 - Without delegation.token.secret.key all of them are answered with DELEGATION_TOKEN_AUTH_DISABLED.
 - On a connection without a login, or with a login by token: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
 - Create: renewers and owner must be of type User (INVALID_PRINCIPAL_TYPE). v3: an owner other than the caller needs
-  CreateTokens on that user (KIP-373), else DELEGATION_TOKEN_AUTHORIZATION_FAILED. An owner has a thousand at most that
-  are accepted, and a token 64 KB (POLICY_VIOLATION); Kafka has no such limits.
+  CreateTokens on that user (KIP-373), else DELEGATION_TOKEN_AUTHORIZATION_FAILED. About a
+  thousand of an owner are stored, expired ones that were not removed yet with them, and a token has at most 100
+  renewers and takes 4 KB (POLICY_VIOLATION); Kafka has no such limits, and stores a renewer as often as it is named.
 - Renew, Expire: only the owner and renewers may (DELEGATION_TOKEN_OWNER_MISMATCH); a token that is over cannot be
   (DELEGATION_TOKEN_EXPIRED). Expire with a period below 0 removes the token.
 - Describe: the caller's own tokens, those that it had made and those that it may renew; others with Describe on the
@@ -150,7 +151,7 @@ async def describe_delegation_token(
 
     return DescribeDelegationTokenResponse(
         error_code=ErrorCode.none,
-        tokens=tuple(await broker.long_answers.each(found, describe)),
+        tokens=tuple(await broker.long_answers.each(found, describe, lambda token: len(token.renewers))),
         throttle_time=NO_THROTTLE,
     )
 

@@ -4,8 +4,9 @@ They are read when they are needed, and written by whichever broker is asked: ev
 renewed and expired. Logins by token are rare, and at most `MOST_LOOKUPS` of them read the tree at a time, since anybody
 can name a token.
 
-Every user may have tokens made for himself, and each stays for days. So the tokens of an owner have a limit; and where
-all tokens are read, threads go through them.
+Every user may have tokens made for himself, and each is stored for days. So the tokens of an owner that are stored have
+a limit, expired or not, and each names few renewers. Brokers do not agree about creations: those of several brokers at
+once may go beyond the limit by some. Where all tokens are read, threads go through them, `MOST_READS` at a time.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import contextlib
 import logging
 import secrets
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from barnabas.broker.security.login_threads import LoginThreads
 from barnabas.machines.security import delegation_tokens as rules
@@ -36,13 +37,17 @@ if TYPE_CHECKING:
     from barnabas.metadata.stores.store import MetadataStore, StoredNode
     from barnabas.model.clock import Clock
 
+T = TypeVar("T")
+
 logger = logging.getLogger(__name__)
 
 MOST_LOOKUPS: Final = 16
 MOST_READS: Final = 2
 """Readings of all tokens at a time."""
-LARGEST: Final = 64 * 1024
-"""Bytes that a token takes in the tree: it names those who may renew it."""
+LARGEST: Final = 4 * 1024
+"""Bytes that a token takes in the tree, with the names of its renewers."""
+MOST_RENEWERS: Final = 100
+"""Each is some 60 bytes of memory in every broker, and twice that in each description of the token."""
 ATTEMPTS: Final = 5
 """To change a token that others change at the same time."""
 ID_BYTES: Final = 16
@@ -61,6 +66,8 @@ class DelegationTokens:
         self._clock = clock
         self._lookups = asyncio.Semaphore(MOST_LOOKUPS)
         self._reads = asyncio.Semaphore(MOST_READS)
+        self._creating = asyncio.Lock()
+        """Held from the counting of an owner's tokens until the new one is stored."""
         self._known: dict[str, tuple[bytes, TokenInfo]] = {}
         """Tokens that were read, by their paths, and what stood there: few change between two readings."""
         self._threads = LoginThreads("delegation token")
@@ -76,18 +83,28 @@ class DelegationTokens:
 
     async def create(self, parties: rules.TokenParties, lifetime_ms: int) -> TokenInfo:
         """Make a token. Raises PolicyViolation for one that is too large, or one too many."""
-        token_id, now = secrets.token_urlsafe(ID_BYTES), self._clock.now_ms()
-        token = rules.create(token_id, parties, lifetime_ms, self._times, now)
-        data = DelegationTokenNode.encode(token)
-        if len(data) > LARGEST:
-            raise PolicyViolation(f"A delegation token takes at most {LARGEST} bytes with the names of its renewers.")
-        most = self._settings.number("delegation.token.max.per.owner")
-        if rules.count_accepted(await self._all(), parties.owner, now) >= most:
-            raise PolicyViolation(f"{parties.owner} has {most} delegation tokens: let some of them expire.")
-        async with _asking():
-            await self._store().create(DelegationTokenNode.path(token_id), data, parents=True)
+        token_id = secrets.token_urlsafe(ID_BYTES)
+        async with self._creating:
+            token = rules.create(token_id, parties, lifetime_ms, self._times, self._clock.now_ms())
+            data = _encode(token)
+            await self._make_room(parties.owner)
+            async with _asking():
+                await self._store().create(DelegationTokenNode.path(token_id), data, parents=True)
         logger.info("Made a delegation token for %s, as %s asked.", parties.owner, parties.requester)
         return token
+
+    async def _make_room(self, owner: str) -> None:
+        """Remove as many expired tokens of an owner as one more needs; raises PolicyViolation if that is not enough."""
+        most = self._settings.number("delegation.token.max.per.owner")
+        stored = await self._read_all(partial(rules.of_owner, owner=owner))
+        now, excess = self._clock.now_ms(), len(stored) + 1 - most
+        for token in stored:
+            if excess <= 0:
+                break
+            if token.is_expired(now) and await self._remove(token):
+                excess -= 1
+        if excess > 0:
+            raise PolicyViolation(f"{owner} has {most} delegation tokens: let some of them expire.")
 
     async def renew(self, hmac: bytes, principal: str, period_ms: int) -> int:
         """Have a token accepted for longer; gives until when."""
@@ -101,12 +118,11 @@ class DelegationTokens:
         self, principal: str, owners: AbstractSet[str] | None, may_describe: Callable[[TokenInfo], bool]
     ) -> list[TokenInfo]:
         """The tokens that a principal is told of; `may_describe` is called in a thread."""
-        return await asyncio.to_thread(rules.visible, await self._all(), principal, owners, may_describe)
+        return await self._read_all(lambda tokens: rules.visible(tokens, principal, owners, may_describe))
 
     async def _change(self, hmac: bytes, decide: Callable[[TokenInfo, int], TokenInfo | None]) -> int:
         for _ in range(ATTEMPTS):
-            tokens = await self._all()
-            found = await asyncio.to_thread(rules.find_by_hmac, tokens, hmac, self._key)
+            found = await self._read_all(partial(rules.find_by_hmac, wanted=hmac, key=self._key))
             if found is None:
                 break
             now = self._clock.now_ms()
@@ -128,11 +144,12 @@ class DelegationTokens:
         else:
             await store.set(path, DelegationTokenNode.encode(after), node.version)
 
-    async def _all(self) -> list[TokenInfo]:
+    async def _read_all(self, choose: Callable[[list[TokenInfo]], T]) -> T:
+        """What `choose` finds in all tokens. It runs in a thread."""
         async with self._reads:
             async with _asking():
                 nodes = await self._store().subtree(DelegationTokensNode.path)
-            return await asyncio.to_thread(self._decode, nodes)
+            return await asyncio.to_thread(lambda: choose(self._decode(nodes)))
 
     def _decode(self, nodes: Iterable[StoredNode]) -> list[TokenInfo]:
         """The tokens in these nodes. Runs in a thread."""
@@ -153,11 +170,19 @@ class DelegationTokens:
     async def remove_expired(self) -> None:
         """Remove the tokens that are accepted no more."""
         now = self._clock.now_ms()
-        for token in await self._all():
-            if token.is_expired(now):
-                with contextlib.suppress(BadVersion, NoNode):
-                    async with _asking():
-                        await self._write(token, None)
+        for token in await self._read_all(partial(rules.expired, now_ms=now)):
+            await self._remove(token)
+
+    async def _remove(self, token: TokenInfo) -> bool:
+        """Remove a token that is still what it was; whether it is gone, by whomever."""
+        try:
+            async with _asking():
+                await self._write(token, None)
+        except NoNode:
+            return True
+        except BadVersion:
+            return False
+        return True
 
     async def find_scram(
         self, mechanism: ScramMechanism, opening: ScramOpening, decoy: ScramCredential
@@ -183,6 +208,16 @@ class DelegationTokens:
             return None if node is None else DelegationTokenNode.decode(path, node.data)
         except StoreError as error:
             raise LoginRefused(f"the delegation token cannot be looked up: {error}") from error
+
+
+def _encode(token: TokenInfo) -> bytes:
+    """What is stored of a new token. Raises PolicyViolation for too much."""
+    if len(token.renewers) > MOST_RENEWERS:
+        raise PolicyViolation(f"A delegation token has at most {MOST_RENEWERS} renewers.")
+    data = DelegationTokenNode.encode(token)
+    if len(data) > LARGEST:
+        raise PolicyViolation(f"A delegation token takes at most {LARGEST} bytes with the names of its renewers.")
+    return data
 
 
 @contextlib.asynccontextmanager

@@ -87,23 +87,28 @@ def find_by_hmac(tokens: Iterable[TokenInfo], wanted: bytes, key: str) -> TokenI
 
 
 def create(token_id: str, parties: TokenParties, lifetime_ms: int, times: TokenTimes, now_ms: int) -> TokenInfo:
-    """A new token; a lifetime of 0 or less is the longest."""
+    """A new token; a lifetime of 0 or less is the longest. A renewer that is named twice is one."""
     lifetime = times.longest if lifetime_ms <= 0 else min(lifetime_ms, times.longest)
     ends = min(now_ms + lifetime, LATEST_MS)
     return TokenInfo(
         token_id=token_id,
         owner=parties.owner,
         requester=parties.requester,
-        renewers=parties.renewers,
+        renewers=tuple(dict.fromkeys(parties.renewers)),
         issued_ms=now_ms,
         ends_ms=ends,
         expires_ms=min(ends, now_ms + times.unless_renewed),
     )
 
 
-def count_accepted(tokens: Iterable[TokenInfo], owner: str, now_ms: int) -> int:
-    """How many tokens of an owner are accepted."""
-    return sum(token.owner == owner and not token.is_expired(now_ms) for token in tokens)
+def of_owner(tokens: Iterable[TokenInfo], owner: str) -> list[TokenInfo]:
+    """The tokens of an owner, with those that are expired: they are stored until they are removed."""
+    return [token for token in tokens if token.owner == owner]
+
+
+def expired(tokens: Iterable[TokenInfo], now_ms: int) -> list[TokenInfo]:
+    """Those that are accepted no more."""
+    return [token for token in tokens if token.is_expired(now_ms)]
 
 
 def renew(token: TokenInfo, principal: str, period_ms: int, times: TokenTimes, now_ms: int) -> TokenInfo:

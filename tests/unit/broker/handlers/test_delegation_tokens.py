@@ -106,9 +106,32 @@ def test_an_owner_has_so_many_tokens_and_no_more(bob: Connection, alice: Connect
 
 
 def test_a_token_has_a_size(alice: Connection) -> None:
-    renewers = [{"principal_type": "User", "principal_name": f"{number:01000}"} for number in range(70)]
+    renewers = [{"principal_type": "User", "principal_name": f"{number:0100}"} for number in range(40)]
     assert create(alice, renewers=renewers).error_code.value == POLICY
-    assert create(alice, renewers=renewers[:60]).error_code.value == 0
+    assert create(alice, renewers=renewers[:30]).error_code.value == 0
+    few = [{"principal_type": "User", "principal_name": f"{number}"} for number in range(101)]
+    assert create(alice, renewers=few).error_code.value == POLICY
+    assert create(alice, renewers=few[:100] * 2).error_code.value == 0
+
+
+def test_a_description_is_made_in_parts_by_its_renewers(
+    broker: LoginBroker, alice: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three hundred tokens of thousands of renewers held all clients up for more than a second."""
+    renewers = [{"principal_type": "User", "principal_name": f"{number}"} for number in range(100)]
+    token = create(alice, renewers=renewers)
+    answers = broker.app.broker.long_answers
+    weights: dict[str, int] = {}
+    each = answers.each
+
+    async def weighed(items: Any, do: Any, weigh: Any = None) -> Any:
+        items = list(items)
+        weights.update({item.token_id: 1 if weigh is None else 1 + weigh(item) for item in items})
+        return await each(items, do, weigh)
+
+    monkeypatch.setattr(answers, "each", weighed)
+    assert token.token_id in {one.token_id for one in tokens_of(alice)}
+    assert weights[token.token_id] == 101
 
 
 def test_a_token_is_read_in_a_thread_and_once(

@@ -82,7 +82,7 @@ OWN: Final = (
         LOW,
         READ_ONLY,
         Support.OWN,
-        "How many delegation tokens of a user are accepted at a time: every user may have tokens made.",
+        "About how many delegation tokens of a user are stored at a time: every user may have tokens made.",
     ),
     Key(
         "org.apache.kafka.sasl.oauthbearer.allowed.urls",
