@@ -364,3 +364,13 @@ def test_a_configuration_cannot_be_changed() -> None:
         config.node_id = 5  # type: ignore[misc] # that this is refused is the point
     with pytest.raises(TypeError):
         config.parsed["num.partitions"] = 5  # type: ignore[index] # likewise
+
+
+def test_a_warning_shows_only_the_beginning_of_what_may_be_a_line_of_a_key() -> None:
+    """A key in base64 without PEM's first and last lines, where a backslash is missing."""
+    config = BrokerConfig.load({"MIIEvQIBADANBgkqhkiG9w0BAQEFAASC": "", "my.setting": "1"})
+    assert config.warnings == (
+        "a setting whose name begins with 'MIIE' and has 32 characters is ignored: "
+        "it is not a key of Barnabas or Apache Kafka",
+        "my.setting is ignored: it is not a key of Barnabas or Apache Kafka",
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.model.config.properties import parse_overrides, parse_properties
+from barnabas.model.config.properties import parse_overrides, parse_properties, shown_name
 from barnabas.model.errors import ConfigError
 
 
@@ -61,15 +61,64 @@ def test_what_is_wrong_with_a_password_is_said_without_it() -> None:
     )
 
 
-def test_lines_of_a_private_key_are_not_taken_for_settings() -> None:
-    """They were unknown settings, and the log had a warning with each of them."""
-    begin, line, end = "-----BEGIN PRIVATE KEY-----", "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC", "-----END PRIVATE KEY-----"
-    with pytest.raises(ConfigError, match=r"-----END .* backslash") as caught:
-        parse_properties(f"ssl.keystore.key={begin}\n{line}\n{end}\n")
-    assert line not in str(caught.value)
-    assert parse_properties(f"ssl.keystore.key={begin}\\n\\\n{line}\\n\\\n{end}\n") == {
-        "ssl.keystore.key": f"{begin}\n{line}\n{end}"
-    }
+BEGIN, END = "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----"
+LINE, LAST = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC", "CCCCsecret"
+
+
+@pytest.mark.parametrize("last", [LAST, f"{LAST}=", f"{LAST}=="])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("ssl.keystore.key={begin}", "{line}", "{last}", "{end}"),
+        ("ssl.keystore.key={begin}\\", "{line}", "{last}\\", "{end}"),
+        ("ssl.keystore.key={begin}\\", "{line}\\", "{last}", "{end}"),
+        ("ssl.keystore.key={begin}\\n\\", "{line}\\n\\", "{last}\\n\\"),
+        ("ssl.keystore.key={begin}\\", "{line}\\", "{last}"),
+        ("ssl.keystore.key=", "{begin}\\", "{line}\\", "{last}\\", "{end}"),
+        ("ssl.keystore.key=", "{line}", "{last}\\", "{end}"),
+        ("{line}\\", "{begin}\\", "{last}\\", "{end}"),
+        ("a={begin}\\", "{line}\\", "{end}\\", "{begin}\\", "{last}"),
+        ("a={line}\\", "{end}\\", "{begin}\\", "{last}"),
+    ],
+    ids=[
+        "no backslashes",
+        "none in the middle",
+        "none before the end",
+        "cut off after a backslash",
+        "cut off",
+        "none after the name",
+        "no beginning",
+        "a name before it",
+        "a second one cut off",
+        "an end before a beginning",
+    ],
+)
+def test_part_of_a_private_key_is_not_taken_for_settings(lines: tuple[str, ...], last: str) -> None:
+    """What follows a line without its backslash was an unknown setting, and the log had a warning with it."""
+    text = "\n".join(lines).format(begin=BEGIN, line=LINE, last=last, end=END)
+    with pytest.raises(ConfigError, match=r"-----(BEGIN|END) .* backslash") as caught:
+        parse_properties(text)
+    assert LINE not in str(caught.value)
+    assert LAST not in str(caught.value)
+
+
+def test_certificates_in_lines_with_backslashes_are_one_setting() -> None:
+    one = f"{BEGIN}\\n\\\n{LINE}\\n\\\n{END}"
+    read = f"{BEGIN}\n{LINE}\n{END}"
+    assert parse_properties(f"ssl.keystore.key={one}\nb=1\n") == {"ssl.keystore.key": read, "b": "1"}
+    assert parse_properties(f"a={one}\\n\\\n{one}") == {"a": f"{read}\n{read}"}
+
+
+@pytest.mark.parametrize("name", ["confluent.metrics.enable", "MY_SETTING", "listener.name.x.some-key", "colour"])
+def test_a_name_that_nobody_knows_is_shown(name: str) -> None:
+    assert shown_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name", [LINE, f"{LINE}=", "user+pass/word", "a\nb", "a." * 60 + "a", "x" * 41, '"secret";', LAST]
+)
+def test_what_may_be_part_of_a_secret_is_not_shown(name: str) -> None:
+    assert shown_name(name) == f"a setting whose name begins with {name[:4]!r} and has {len(name)} characters"
 
 
 def test_overrides_are_taken_as_they_are() -> None:

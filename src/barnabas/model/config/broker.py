@@ -32,6 +32,7 @@ from barnabas.model.config.per_listener import (
     parse_listener_settings,
     unknown_listeners,
 )
+from barnabas.model.config.properties import shown_name
 from barnabas.model.config.values import Values
 from barnabas.model.errors import ConfigError, InvalidConfig
 
@@ -199,7 +200,7 @@ def _warnings_of_unknown(name: str) -> list[str]:
         return [f"{name} is ignored: it is a key of topics; the default for all topics is {SYNONYMS[name][0][0]}"]
     if (meant := _meant(name)) is not None:
         raise ConfigError(f"{name} is not a configuration key: did you mean {meant}?")
-    return [f"{name} is ignored: it is not a key of Barnabas or Apache Kafka"]
+    return [f"{shown_name(name)} is ignored: it is not a key of Barnabas or Apache Kafka"]
 
 
 def _warnings_of_listener_setting(name: str, setting: ListenerSetting) -> list[str]:

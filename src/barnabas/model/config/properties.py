@@ -5,6 +5,7 @@ A file that Java reads is read the same here; later lines win over earlier ones 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from barnabas.model.errors import ConfigError
@@ -13,14 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _BLANK: Final = " \t\f"
-_PEM: Final = ("-----BEGIN ", "-----END ")
+_PEM: Final = re.compile("-----(BEGIN|END)")
 """How the lines around a certificate or key begin."""
+_NAME: Final = re.compile(r"(?:[\w-]{1,40}\.)+[\w-]{1,40}|[a-z0-9_-]{1,40}|[A-Z0-9_-]{1,40}", re.ASCII)
+"""What a setting may be called: words and dots between them. Keys in base64 have no dots, and letters of both cases."""
+_LONGEST_NAME: Final = 100
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _WRITTEN: Final = {"\\": "\\\\"} | {char: f"\\{letter}" for letter, char in _ESCAPES.items()}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The keys and values of a properties file; raises ConfigError for a broken escape, and for PEM in several lines.
+    """The keys and values of a properties file; raises ConfigError for a broken escape, and for PEM that is not whole.
 
     Messages have no values, which may be passwords.
     """
@@ -36,6 +40,16 @@ def parse_overrides(settings: Iterable[str]) -> dict[str, str]:
             raise ConfigError(f"{setting!r} is not a setting: write it as key=value")
         found[key.strip()] = value.strip()
     return found
+
+
+def shown_name(name: str) -> str:
+    """The name of a setting that nobody knows, for a message; only its beginning if it may be part of a secret value.
+
+    A value whose line lacks the backslash at its end goes on in what is taken for the next name.
+    """
+    if len(name) <= _LONGEST_NAME and _NAME.fullmatch(name):
+        return name
+    return f"a setting whose name begins with {name[:4]!r} and has {len(name)} characters"
 
 
 def format_property(name: str, value: str) -> str:
@@ -81,16 +95,25 @@ def _split(line: str) -> tuple[str, str]:
     end = 0
     while end < len(line) and line[end] not in "=:" + _BLANK:
         end += 2 if line[end] == "\\" else 1
-    if line.startswith(_PEM):  # else a private key would be taken for names of settings, and logged as such
-        raise ConfigError(
-            f"a line begins with {line.partition(' ')[0]} and is no setting: where a certificate or key stands in a "
-            "setting, each of its lines but the last ends with a backslash"
-        )
+    _check_pem(line[:end], line)
     rest = line[end:].lstrip(_BLANK)
     if rest[:1] in ("=", ":"):
         rest = rest[1:].lstrip(_BLANK)
     key = _unescape(line[:end], "a key")
-    return key, _unescape(rest, f"the value of {key}")
+    return key, _unescape(rest, f"the value of {shown_name(key)}")
+
+
+def _check_pem(key: str, line: str) -> None:
+    """Refuse part of a certificate or key: the rest of a private key would be taken for names of settings, and logged.
+
+    Java takes it, and then cannot read the key.
+    """
+    marks = _PEM.findall(line)
+    if _PEM.search(key) or marks != ["BEGIN", "END"] * (len(marks) // 2):
+        raise ConfigError(
+            f"a line has -----{marks[0]} and is no setting, or not all of one: where a certificate or key stands in a "
+            "setting, it has -----BEGIN and -----END, and each of its lines but the last ends with a backslash"
+        )
 
 
 def _unescape(text: str, what: str) -> str:
