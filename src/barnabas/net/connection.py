@@ -29,10 +29,9 @@ import socket
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from barnabas.model.errors import InvalidFrame, OtherProtocol
+from barnabas.model.errors import InvalidFrame
 from barnabas.net.inbox import Inbox
 from barnabas.net.outbox import BLOCKED, DONE, Broken, DiscardingOutbox, Outbox
-from barnabas.net.refusals import Refusal
 from barnabas.net.reply import HANG_UP, Answer, Parked
 from barnabas.protocol.wire.framing import HEADER, LENGTH, frame_size
 
@@ -317,30 +316,22 @@ class Connection:
     def _evict(self) -> None:
         """Others need the memory that an unfinished request takes, or one that waits because its client is muted."""
         if self._muted is not None and not self._parked:
-            logger.warning(
-                "Closed the connection of %s:%d on %s: it is throttled by a quota, and queued.max.request.bytes is "
-                "used up.",
-                *self.address[:2],
-                self.listener,
-            )
+            self._log_closed("it is throttled by a quota, and queued.max.request.bytes is used up.")
             self.close()
         elif not self._busy:
-            logger.warning(
-                "Closed the connection of %s:%d on %s: its request of %d bytes did not arrive in time, and "
-                "queued.max.request.bytes is used up.",
-                *self.address[:2],
-                self.listener,
-                self._frame_length(self._inbox.data()),
+            size = self._frame_length(self._inbox.data())
+            self._log_closed(
+                f"its request of {size} bytes did not arrive in time, and queued.max.request.bytes is used up."
             )
             self.close()
 
     def _refuse(self, error: InvalidFrame) -> None:
-        if isinstance(error, OtherProtocol):  # a client that is set up wrongly, and comes again and again
-            self.server.refusals.log(logging.INFO, Refusal(self.address[0], self.listener, str(error)))
-        else:
-            logger.warning("Closed the connection of %s:%d on %s: %s", *self.address[:2], self.listener, error)
+        self._log_closed(error)
         self._send()
         self.close()
+
+    def _log_closed(self, reason: object) -> None:
+        self.server.refusals.log_closed(self, reason)
 
     def _fail(self) -> None:
         """A defect of ours: close this connection and no other."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import ssl
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,8 @@ from barnabas.model.errors import InvalidFrame, OtherProtocol
 from barnabas.net.admission import ConnectionLimits
 from barnabas.net.refusals import LOG_SECONDS, REMEMBERED, Refusal, RefusalLog
 from barnabas.net.server import Limits
-from barnabas.protocol.wire.framing import FrameLimits, frame_size
+from barnabas.protocol.wire.framing import LENGTH, FrameLimits, frame_size
+from tests.support.served_connection import served_connection
 from tests.support.servers import Rig, TlsSides, connect, frame, hang_up, read_answer, run
 from tests.support.waiting import until
 
@@ -162,6 +164,55 @@ async def test_a_client_of_another_protocol_is_said_to_speak_it_once_and_is_no_a
     assert sorted(found for line in caplog.messages for found in (TLS, HTTP, PROXY) if found in line) == sorted(
         (TLS, HTTP, PROXY)
     )
+
+
+GARBAGE = [
+    *(LENGTH.pack(size) for size in (-1, -500, -(2**31), 0, 3, 9)),
+    *(LENGTH.pack(size) for size in (2**31 - 1, 2**31 - 2, 0x7F00_0000)),
+    b"SSH-2.0-OpenSSH\r\n",
+    b"EHLO mail\r\n",
+    b"it's",
+    b"o'\"n",
+]
+
+
+async def test_garbage_is_logged_once_of_its_kind_whatever_size_it_has(
+    executor: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever could connect wrote a warning into the log with every four bytes."""
+
+    async def story(rig: Rig) -> None:
+        for _ in range(3):
+            for sent in GARBAGE:
+                reader, writer = await connect(rig)
+                writer.write(sent)
+                with contextlib.suppress(ConnectionResetError):
+                    assert await reader.read() == b""
+                with contextlib.suppress(ConnectionResetError):
+                    await hang_up(writer)
+        assert not rig.seen
+
+    caplog.set_level(logging.INFO, "barnabas.net")
+    await run(Rig(tls=None), executor, story)
+    assert {line.levelno for line in caplog.records} == {logging.WARNING}
+    small, large, text = caplog.messages
+    assert re.fullmatch(
+        r"Closed the connection of 127\.0\.0\.1:\d+ on CLIENTS: a frame of -1 bytes cannot hold a request header of at "
+        r"least \d+",
+        small,
+    )
+    assert f"a frame of {2**31 - 1} bytes is larger" in large
+    assert "(the text 'SSH-')" in text
+
+
+def test_another_number_or_text_in_a_reason_is_the_same_reason(caplog: pytest.LogCaptureFixture) -> None:
+    connection = served_connection()
+    log = RefusalLog(lambda: 0.0)
+    for reason in ("byte 0xc3 at 5 of 'a'", "byte 0xff at -7 of 'it\\'s'", 'byte 0x00 at 123 of "it\'s"'):
+        log.log_closed(connection, InvalidFrame(reason))
+    assert caplog.messages == ["Closed the connection of 127.0.0.1:1 on PLAINTEXT: byte 0xc3 at 5 of 'a'"]
+    log.log_closed(connection, InvalidFrame("bytes 0xc3 at 5 of 'a'"))
+    assert len(caplog.messages) == 2
 
 
 async def test_a_browser_on_a_listener_with_tls_is_said_to_speak_http(

@@ -115,7 +115,7 @@ class Dispatcher:
             )
             if usual is not None:
                 return usual
-        return self._serve_decoded(route, caller, correlation_id, frame, body)
+        return self._serve_decoded(connection, route, caller, correlation_id, frame, body)
 
     def _serve_metered(
         self, connection: Connection, route: Route, caller: Caller, correlation_id: int, frame: memoryview, body: int
@@ -131,10 +131,10 @@ class Dispatcher:
         if meter is not None:
             meter.check_time()
             route = MeteredRoute(route, meter)
-        return self._serve_decoded(route, caller, correlation_id, frame, body)
+        return self._serve_decoded(connection, route, caller, correlation_id, frame, body)
 
     def _serve_decoded(
-        self, route: Route, caller: Caller, correlation_id: int, frame: memoryview, body: int
+        self, connection: Connection, route: Route, caller: Caller, correlation_id: int, frame: memoryview, body: int
     ) -> Answer | Parked:
         """Serve a request whose handler gets a message, unless only brokers may send it."""
         if route.brokers_only and caller.broker_id is None:
@@ -142,7 +142,7 @@ class Dispatcher:
                 f"{route.api.key.name} is for brokers of this cluster; this client has not proved to be one"
             )
         if len(frame) > LARGE_FRAME:
-            return self._serve_large(route, caller, correlation_id, bytes(frame[body:]))
+            return self._serve_large(connection, route, caller, correlation_id, bytes(frame[body:]))
         request = route.decode(frame, body)
         if route.is_plain:
             return self._answers.call(route, caller, correlation_id, request, None)
@@ -180,10 +180,7 @@ class Dispatcher:
         parked = Parked()
         loading = self._broker.validation_pool.start(len(copied), lambda: self._make_route(api, version))
         if loading is None:
-            logger.warning(
-                "Closed the connection of %s:%d: the requests that wait use up queued.max.request.bytes.",
-                *connection.address[:2],
-            )
+            connection.server.refusals.log_closed(connection, "the requests that wait use up queued.max.request.bytes.")
             return HANG_UP
 
         async def serve() -> None:
@@ -204,9 +201,7 @@ class Dispatcher:
                 if not (parked.abandoned and route.api.cancelled_on_disconnect):
                     parked.follow(self.serve(connection, copied))
             except InvalidFrame as error:
-                logger.warning(
-                    "Closed the connection of %s:%d on %s: %s", *connection.address[:2], connection.listener, error
-                )
+                connection.server.refusals.log_closed(connection, error)
                 parked.resolve(HANG_UP)
             except Exception:
                 logger.exception("%s v%d failed; closed the connection.", api.key.name, version)
@@ -215,19 +210,21 @@ class Dispatcher:
         self._tasks.spawn(serve())
         return parked
 
-    def _serve_large(self, route: Route, caller: Caller, correlation_id: int, body: bytes) -> Answer | Parked:
+    def _serve_large(
+        self, connection: Connection, route: Route, caller: Caller, correlation_id: int, body: bytes
+    ) -> Answer | Parked:
         """Have a large request decoded in a thread, and then served."""
         parked = Parked()
         decoding = self._broker.validation_pool.start(len(body), lambda: route.decode(memoryview(body), 0))
         if decoding is None:
-            _log_closed(caller, "too many large requests wait to be decoded")
+            connection.server.refusals.log_closed(connection, "too many large requests wait to be decoded")
             return HANG_UP
 
         async def serve() -> None:
             try:
                 request = await decoding
             except InvalidFrame as error:
-                _log_closed(caller, error)
+                connection.server.refusals.log_closed(connection, error)
                 parked.resolve(HANG_UP)
             except Exception:
                 logger.exception("%s could not be decoded; closed the connection.", route)
@@ -384,10 +381,6 @@ async def _resolved(parked: Parked) -> Answer:
         await done
     assert not isinstance(parked.answer, Parked)
     return parked.answer
-
-
-def _log_closed(caller: Caller, reason: object) -> None:
-    logger.warning("Closed the connection of %s:%d on %s: %s", *caller.address[:2], caller.listener, reason)
 
 
 def _is_uncounted(route: Route, session: Session) -> bool:

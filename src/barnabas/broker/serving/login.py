@@ -200,7 +200,7 @@ class ConnectionLogin:
         try:
             answer = self._serve_message(connection, frame)
         except InvalidFrame as error:
-            logger.warning("Closed the connection of %s:%d on %s: %s", *self._address, error)
+            connection.server.refusals.log_closed(connection, error)
             answer = HANG_UP
         except Exception:
             logger.exception("Closed the connection of %s:%d on %s: its login failed.", *self._address)
