@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 import time
 from datetime import timedelta
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas.broker.security.login_turns import LoginTurns
 from barnabas.broker.serving.known_clients import KnownClient
 from barnabas.machines.security.scram import BY_TITLE, ScramCredential
 from tests.support.quotas import set_quotas
@@ -30,6 +32,7 @@ from tests.support.wire import Connection, request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.slow
 
@@ -160,6 +163,24 @@ def test_nothing_else_is_answered_before_the_login(client: Connection, key: int,
         shake_hands(client, "PLAIN")
     client.send_frame(struct.pack(">hhih", key, 0, 1, -1) + bytes(20))
     assert client.receive_frame() is None
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_else_comes_before_the_login_is_logged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, waits: bool
+) -> None:
+    if waits:  # as in a crowd
+        monkeypatch.setattr(LoginTurns, "take", lambda *_: False)
+        monkeypatch.setattr(
+            LoginTurns, "wait", lambda _, who, serve, size: asyncio.get_running_loop().call_soon(serve).cancel
+        )
+    with login_broker(tmp_path) as broker:
+        for key in (0, 1, 3, 9999):
+            with Connection(broker.login_address, 30) as client:
+                client.send_frame(struct.pack(">hhih", key, 0, 1, -1) + bytes(20))
+                assert client.receive_frame() is None
+    (line,) = [line for line in caplog.messages if "Closed the connection" in line]
+    assert line.endswith("on LOGIN: API key 0 in version 0 came before the client has logged in")
 
 
 @pytest.mark.parametrize(("key", "version"), [(HANDSHAKE, 2), (HANDSHAKE, -1), (AUTHENTICATE, 0), (AUTHENTICATE, 3)])
