@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from tests.history.run import Report
 
+CHECKOUT: Final = Path(__file__).parents[2]
 STORES: Final[dict[str, Callable[[Path, Plan], Report]]] = {
     "sqlite": over_sqlite,
     "zookeeper": over_zookeeper,
@@ -98,7 +99,7 @@ def _note(store: str, seed: int, seconds: float, report: Report | None) -> None:
         acknowledged=sum(send.fate is Fate.ACKNOWLEDGED for send in report.history.sends),
         violations=len(report.violations),
         longest_step=report.longest_step.seconds,
-        longest_name=report.longest_step.what,
+        longest_name=report.longest_step.what.replace(f"{CHECKOUT}/", ""),
         failed=not report.passed,
     )
 
