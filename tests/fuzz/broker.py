@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from barnabas.broker.app import App
 from barnabas.broker.assembly import BrokerOptions
 from barnabas.model.config.broker import BrokerConfig
+from barnabas.net.refusals import RefusalLog
 from barnabas.net.server import Server
 
 if TYPE_CHECKING:
@@ -31,6 +34,9 @@ SETTINGS: Final = {
 
 class FakeConnection:
     """What a dispatcher knows of a connection: where it comes from, and what it remembered there."""
+
+    server: Final = SimpleNamespace(refusals=RefusalLog(time.monotonic))
+    """Where it is said why a connection is closed."""
 
     def __init__(self) -> None:
         self.listener = "PLAINTEXT"
