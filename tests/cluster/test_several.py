@@ -151,6 +151,36 @@ def test_a_broker_that_is_killed_is_told_of_in_one_line_and_started_again_by_res
         assert told[-1] == "No broker is left."
 
 
+def test_brokers_that_were_killed_are_in_sync_before_they_are_ready_again_and_no_other_is_stopped(
+    tmp_path: Path,
+) -> None:
+    """Whoever typed `barnabas restart` twice had all partitions offline."""
+    data = tmp_path / "data"
+    with started(tmp_path, "3") as (brokers, servers):
+        admin = AdminClient({"bootstrap.servers": servers})
+        admin.create_topics([NewTopic("t", 12, 3)])["t"].result(30)
+        pids = [read_pid(data / number) for number in ("0", "1", "2")]
+        for pid in pids[1:]:
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: brokers.output().count("was killed by SIGKILL") == 2, "their ends to be told of")
+        with Producer(servers, acks=1) as producer:
+            for number in range(120):
+                producer.send("t", b"x" * 100_000, partition=number % 12)
+        os.kill(brokers.pid, signal.SIGHUP)
+        wait_until(lambda: "Starting broker 1 again." in brokers.output(), "the start")
+        os.kill(brokers.pid, signal.SIGHUP)
+        wait_until(lambda: brokers.output().count("is ready again.\n") == 2, "both to be ready again")
+        found = admin.list_topics("t", timeout=30).topics["t"].partitions.values()
+        assert {len(each.isrs) for each in found} == {3}
+        again = read_pid(data / "1")
+        assert again is not None
+        os.kill(again, signal.SIGKILL)
+        wait_until(lambda: f"Broker 1 (process {again}) was killed" in brokers.output(), "its end to be told of")
+        assert "Restarting" not in brokers.output()
+        assert read_pid(data / "0") == pids[0], "it was never stopped"
+
+
 def test_a_broker_that_cannot_start_is_told_of(tmp_path: Path) -> None:
     first = free_port(2)
     words = [sys.executable, "-m", "barnabas.cli.main", "start", "--brokers", "2"]

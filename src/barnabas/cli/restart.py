@@ -37,8 +37,8 @@ def command(options: StoppingOptions) -> None:
     """Stop and start the brokers of a data directory, one after the other, with the options of `barnabas start`.
 
     Each broker hands what it leads to the others, stops, starts again, and fetches what it missed; then comes the next.
-    So topics with two replicas or more stay available. Brokers of `start --brokers` that run in a terminal are
-    restarted there; if some of them have ended, those are started and the others left alone. All others run in the
+    So topics with two replicas or more stay available. If some of them have ended, those are started and the others
+    left alone. Brokers of `start --brokers` that run in a terminal are restarted there; all others run in the
     background then.
     """
     from barnabas.cli.start import command as start
@@ -71,16 +71,28 @@ def command(options: StoppingOptions) -> None:
         service.stop(folder, options.timeout)
         start.start_in_background(words, folder)
 
+    ended = [index for index, (folder, _) in enumerate(brokers) if not service.is_running(folder)]
     if len(brokers) == 1:
         restart(0)
-    elif not any(service.is_running(folder) for folder, _ in brokers):
+        return
+    if len(ended) == len(brokers):
         start.start_all_in_background(brokers)
-    else:
-        from barnabas.cli.common.connection import read_client_properties
-        from barnabas.cli.start.rolling import roll
+        return
+    from barnabas.cli.common.connection import read_client_properties
+    from barnabas.cli.start.rolling import roll, wait_for_started
 
+    servers, properties = start.reached(wanted), read_client_properties(start.admin_file(secured))
+    if not ended:
         names = [f"the broker on {folder}" for folder, _ in brokers]
-        roll(names, restart, start.reached(wanted), read_client_properties(start.admin_file(secured)), say=click.echo)
+        started = {wanted.first_id + index: service.seconds_ready(folder) for index, (folder, _) in enumerate(brokers)}
+        roll(names, restart, servers, properties, say=click.echo, started=started)
+        return
+    for index in ended:
+        click.echo(f"Starting the broker on {brokers[index][0]} again. The others are left alone.")
+        start.start_in_background(brokers[index][1], brokers[index][0])
+    started = {wanted.first_id + index: service.seconds_ready(brokers[index][0]) for index in ended}
+    wait_for_started(started, servers, properties, say=click.echo)
+    click.echo("Those that had ended run again.")
 
 
 def ignores_sighup(pid: int) -> bool:

@@ -204,6 +204,31 @@ def test_a_cluster_in_the_background_is_restarted_broker_by_broker(cli: Cli, tmp
             os.kill(pid, signal.SIGKILL)
 
 
+def test_brokers_in_the_background_that_have_ended_are_started_and_the_others_left_alone(
+    cli: Cli, tmp_path: Path
+) -> None:
+    """The first one was stopped while another was dead: nobody was left."""
+    data = tmp_path / "data"
+    words = ("--brokers", "2", "--listen", f"127.0.0.1:{free_port(2)}", "--first-id", "5", "--data", data)
+    started = cli("start", "--daemon", *words)
+    pids = [int(pid) for pid in re.findall(r"It is process (\d+)", started.stdout)]
+    try:
+        assert (started.returncode, len(pids)) == (0, 2), started
+        os.kill(pids[1], signal.SIGKILL)
+        wait_until(lambda: not is_running(data / "1"), "its end")
+        restarted = cli("restart", *words)
+        pids += [int(pid) for pid in re.findall(r"It is process (\d+)", restarted.stdout)]
+        assert (restarted.returncode, restarted.stderr, len(pids)) == (0, "", 3), restarted
+        lines = restarted.stdout.splitlines()
+        assert lines[0] == f"Starting the broker on {data / '1'} again. The others are left alone."
+        assert lines[-1] == "Those that had ended run again."
+        assert [read_pid(data / str(number)) for number in range(2)] == [pids[0], pids[2]]
+    finally:
+        cli("stop", *words)
+        for pid in filter(exists, pids):
+            os.kill(pid, signal.SIGKILL)
+
+
 def test_where_one_broker_of_a_cluster_cannot_start_none_is_left_running(cli: Cli, tmp_path: Path) -> None:
     port = free_port(2)
     with socket.socket() as taken:

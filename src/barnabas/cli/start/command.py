@@ -218,7 +218,8 @@ def _next_steps(plan: SecurePlan, bootstrap_servers: str) -> str:
 def start_all_in_background(brokers: Sequence[tuple[Path, list[str]]]) -> None:
     """Start one broker after the other; where one cannot start, those that this command has started end again."""
     from barnabas.cli.common.failures import Failed
-    from barnabas.cli.start import service, several
+    from barnabas.cli.start import service
+    from barnabas.cli.start.broker_child import STOP_SECONDS
 
     begun: list[Path] = []
     try:
@@ -226,7 +227,7 @@ def start_all_in_background(brokers: Sequence[tuple[Path, list[str]]]) -> None:
             start_in_background(words, folder)
             begun.append(folder)
     except BaseException as error:
-        for _, result in service.stop_together(begun, several.STOP_SECONDS):
+        for _, result in service.stop_together(begun, STOP_SECONDS):
             if isinstance(result, Failed):
                 raise result from error
         raise

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -64,6 +65,14 @@ def write_pid(data: Path) -> None:
     draft = data / f"{PID_FILE}.tmp"
     draft.write_text(f"{os.getpid()}\n", encoding="ascii")
     draft.replace(data / PID_FILE)
+
+
+def seconds_ready(data: Path) -> float:
+    """For how long a broker has been ready, as its pid file has it; as if for ever where there is none."""
+    try:
+        return max(0.0, time.time() - (data / PID_FILE).stat().st_mtime)
+    except OSError:
+        return inf
 
 
 def remove_pid(data: Path) -> None:

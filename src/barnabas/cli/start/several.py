@@ -3,8 +3,8 @@
 A broker process uses one core, so this is how a machine is used. Folders below the data directory are numbered from 0;
 ids count up from the one given, 0 as a rule, and ports from the first one. Whoever started them waits for all, and says
 once that they are ready. They stop together. One that ends by itself is told of and not started again: whoever killed
-it may want to see what the others do. SIGHUP starts those again that have ended; if all run, it restarts one after the
-other, so that each hands what it leads to those that are left.
+it may want to see what the others do. SIGHUP starts those again that have ended, and waits until they have what they
+missed; if all run, it restarts one after the other, so that each hands what it leads to those that are left.
 
 They hold on to a pipe from this process. However this process ends, the pipe closes, and they stop cleanly too: nobody
 else knows of them, and they would keep ports and data directories.
@@ -13,13 +13,11 @@ else knows of them, and they would keep ports and data directories.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import select
 import shlex
 import signal
 import socket
-import subprocess
 import sys
 import time
 from contextlib import contextmanager, suppress
@@ -32,10 +30,10 @@ from barnabas import __version__
 from barnabas.cli.common.broker_options import AUTO, DEFAULT_DATA, DEFAULT_LISTEN, MOST_BROKERS, SECURE_PROTOCOL
 from barnabas.cli.common.failures import Failed
 from barnabas.cli.common.values.files import read_properties
+from barnabas.cli.start.broker_child import STOP_SECONDS, BrokerChild, end_all
 from barnabas.cli.start.console_child import console_child
 from barnabas.cli.start.service import LOCK_FILE
 from barnabas.model.base_error import BarnabasError
-from barnabas.model.environment import LOG_PREFIX, READY_FD, STARTER_FD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -49,7 +47,8 @@ METADATA = "metadata"
 STARTER_FILE = ".starter"
 """In the folder that holds those of the brokers: locked, with its pid, by the command that runs them here."""
 RACK = "broker.rack"
-STOP_SECONDS = 60.0
+READY_SECONDS = 600.0
+"""How long a broker that is started again may take to be ready: one that was killed looks through what it wrote."""
 MOST_PORT = 65_535
 LOOK_SECONDS = 0.2
 LOOKS = 20
@@ -212,82 +211,6 @@ def _has_terminal() -> bool:
     return True
 
 
-class _Child:
-    """One broker, which may be started again."""
-
-    def __init__(self, broker_id: int, words: list[str], starter_pipe: int) -> None:
-        self.broker_id = broker_id
-        self._words = words
-        self._starter_pipe = starter_pipe
-        self.report: dict[str, Any] | None = None
-        """What it said of itself when it was ready."""
-        self._is_end_told = False
-        self._start()
-
-    def _start(self) -> None:
-        self.ready_pipe, writer = os.pipe()
-        told = {STARTER_FD: str(self._starter_pipe), READY_FD: str(writer), LOG_PREFIX: f"[{self.broker_id}] "}
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "barnabas.cli.main", *self._words],
-                pass_fds=(self._starter_pipe, writer),
-                env={**os.environ, **told},
-                start_new_session=True,
-            )
-        finally:
-            os.close(writer)
-        self._is_end_told = False
-
-    def tell_end(self) -> str | None:
-        """How it has ended, in words and once; None while it runs."""
-        if self.runs or self._is_end_told:
-            return None
-        self._is_end_told = True
-        early = "" if self.report is not None or self.ready_pipe >= 0 else " before it was ready"
-        return f"Broker {self.broker_id} (process {self._process.pid}) {how_it_ended(self._process.returncode)}{early}"
-
-    @property
-    def runs(self) -> bool:
-        """Whether the process is there."""
-        return self._process.poll() is None
-
-    @property
-    def code(self) -> int:
-        """Its exit code, after its end."""
-        code: int = self._process.returncode
-        return abs(code)
-
-    def listen(self) -> None:
-        """Read its report, which is there, or the end of the pipe."""
-        with os.fdopen(self.ready_pipe, encoding="utf-8") as pipe:
-            text = pipe.read()
-        self.ready_pipe = -1
-        self.report = json.loads(text) if text else None
-
-    def ask_to_end(self) -> None:
-        """Tell it to stop."""
-        if self.runs:
-            self._process.send_signal(signal.SIGTERM)
-
-    def wait_for_end(self, until: float) -> None:
-        """Wait for the end of one that was told to stop; kill it where it takes longer."""
-        if self.runs:
-            try:
-                self._process.wait(max(0.0, until - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        if self.ready_pipe >= 0:
-            os.close(self.ready_pipe)
-            self.ready_pipe = -1
-
-    def start_again(self) -> None:
-        """Stop it, and start it."""
-        _end([self])
-        self.report = None
-        self._start()
-
-
 class _Run:
     """The life of all brokers."""
 
@@ -295,8 +218,9 @@ class _Run:
         self._brokers = brokers
         self._command_config = command_config
         self._first_id = first_id
-        self._children: list[_Child] = []
+        self._children: list[BrokerChild] = []
         self._stopping = self._restarting = self._said = False
+        self._look_beside: Callable[[], str | None] = lambda: None
         self._had_terminal = _has_terminal()
         self._began = time.monotonic()
 
@@ -309,24 +233,26 @@ class _Run:
 
     def until_the_end(self, on_start: Callable[[], None], look_beside: Callable[[], str | None]) -> int:
         """Start all, and stay until all have ended; `look_beside` says what is to be told of something else."""
+        self._look_beside = look_beside
         reader, writer = os.pipe()
         try:
             for number, (_, words) in enumerate(self._brokers):
-                self._children.append(_Child(self._first_id + number, words, reader))
+                self._children.append(BrokerChild(self._first_id + number, words, reader))
             on_start()
             while not self._stopping and any(child.runs for child in self._children):
                 self._look()
                 self._tell_ends()
-                if (told := look_beside()) is not None:
-                    _say(told)
                 if self._restarting and self._said:
                     self._restarting = False
                     ended = [index for index, child in enumerate(self._children) if not child.runs]
-                    self._start_again(ended) if ended else self._roll()
+                    if ended:
+                        self._start_again(ended)
+                    if ended or not self._roll():  # asked again meanwhile: to roll now is neither meant nor safe
+                        self._restarting &= any(not child.runs for child in self._children)
             if not self._stopping:
                 self._tell_ends()
         finally:
-            _end(self._children)
+            end_all(self._children)
             os.close(reader)
             os.close(writer)
         return 0 if self._stopping else max((child.code for child in self._children), default=0)
@@ -335,7 +261,10 @@ class _Run:
         """Wait a little for what children say; a signal to this process ends the wait early."""
         waiting = {child.ready_pipe: child for child in self._children if child.ready_pipe >= 0}
         for pipe in select.select(list(waiting), [], [], LOOK_SECONDS)[0]:
-            waiting[pipe].listen()
+            child = waiting[pipe]
+            child.listen()
+            if child.is_late and child.report is not None:
+                _say(f"Broker {child.broker_id} is ready again.")
         if not self._said and not any(child.ready_pipe >= 0 for child in self._children):
             self._said = True
             reports = [child.report for child in self._children if child.report is not None]
@@ -344,9 +273,11 @@ class _Run:
                     click.echo(self._ready_line(reports))
                     sys.stdout.flush()
 
-    def _tell_ends(self) -> None:
-        """Say which brokers have ended by themselves, how, and what to do."""
-        for told in filter(None, [child.tell_end() for child in self._children]):
+    def _tell_ends(self, stopped: BrokerChild | None = None) -> None:
+        """Say what has ended by itself, how, and what to do; a broker that was `stopped` has not."""
+        if (beside := self._look_beside()) is not None:
+            _say(beside)
+        for told in filter(None, [child.tell_end() for child in self._children if child is not stopped]):
             left, count = sum(child.runs for child in self._children), len(self._children)
             folder = self._brokers[0][0].parent
             command = restart_command(folder, count)
@@ -359,7 +290,8 @@ class _Run:
             _say(f"{told}. {rest}")
 
     def _start_again(self, ended: Sequence[int]) -> None:
-        """Start those that have ended; the others go on as they are."""
+        """Start those that have ended, and wait until they have what they missed; the others go on as they are."""
+        started = []
         for index in ended:
             child = self._children[index]
             _say(f"Starting broker {child.broker_id} again. The others are left alone.")
@@ -368,8 +300,29 @@ class _Run:
             except (Failed, OSError) as error:
                 _say(f"Error: {error}")
             else:
-                if not self._stopping:
-                    _say(f"Broker {child.broker_id} is ready again.")
+                started.append(child)
+        if not started or self._stopping:
+            return
+        but = ""
+        try:
+            self._wait_for(started)
+        except (BarnabasError, click.ClickException, OSError) as error:
+            but = f" But: {error}"
+        for child in started if not self._stopping else ():
+            if child.runs:
+                _say(f"Broker {child.broker_id} is ready again.{but}")
+
+    def _wait_for(self, started: Sequence[BrokerChild]) -> None:
+        """Wait until the replicas of brokers that were just started are in sync."""
+        from barnabas.cli.common.connection import read_client_properties
+        from barnabas.cli.start.rolling import wait_for_started
+
+        def is_given_up() -> bool:
+            self._tell_ends()
+            return self._stopping or not any(child.runs for child in started)
+
+        properties = read_client_properties(self._command_config)
+        wait_for_started(_ages(started), self._servers(), properties, say=_say, given_up=is_given_up)
 
     def _ready_line(self, reports: Sequence[dict[str, Any]]) -> str:
         all_of_them = len(self._children)
@@ -384,8 +337,8 @@ class _Run:
             f"started in {time.monotonic() - self._began:.2f} s{metrics}"
         )
 
-    def _roll(self) -> None:
-        """Restart all; whatever goes wrong, the brokers that run go on."""
+    def _roll(self) -> bool:
+        """Restart all; whatever goes wrong, the brokers that run go on. Whether nothing did."""
         from barnabas.cli.common.connection import read_client_properties
         from barnabas.cli.start.rolling import roll
 
@@ -398,11 +351,17 @@ class _Run:
             return self._stopping
 
         try:
+            for child in self._children:
+                if child.ready_pipe >= 0:
+                    raise Failed(f"broker {child.broker_id} is not ready yet")
             properties = read_client_properties(self._command_config)
             names = [f"broker {child.broker_id}" for child in self._children]
-            roll(names, self._restart, self._servers(), properties, say=_say, given_up=is_given_up)
+            started = _ages(self._children)
+            roll(names, self._restart, self._servers(), properties, say=_say, given_up=is_given_up, started=started)
         except (BarnabasError, click.ClickException, OSError) as error:
             _say(f"The restart was given up: {error}")
+            return False
+        return True
 
     def _servers(self) -> str:
         """Where the brokers listen, each by its first listener."""
@@ -410,31 +369,33 @@ class _Run:
         return ",".join(report["listeners"].split(", ")[0].replace("*:", "localhost:") for report in reports)
 
     def _restart(self, index: int) -> None:
+        """Stop one, if it runs, start it, and wait until it is ready; raises Failed if it is not in time."""
         child = self._children[index]
+        child.ask_to_end()
+        until = time.monotonic() + STOP_SECONDS
+        while time.monotonic() < until and not child.ends_within(LOOK_SECONDS):
+            if self._stopping:
+                return
+            self._tell_ends(child)
+        child.wait_for_end(until)
+        if self._stopping:
+            return
         child.start_again()
+        until = time.monotonic() + READY_SECONDS
         while child.ready_pipe >= 0 and not self._stopping:
             self._look()
+            self._tell_ends(child)
+            if child.ready_pipe >= 0 and time.monotonic() > until:
+                child.is_late = True
+                raise Failed(f"broker {child.broker_id} is not ready after {READY_SECONDS:g} s. It is left to go on")
         if child.report is None and not self._stopping:
             raise Failed(f"broker {child.broker_id} did not start again")
 
 
-def how_it_ended(code: int) -> str:
-    """The end of a process in words: `code` is its exit code, or the negative number of the signal that killed it."""
-    if code >= 0:
-        return f"ended with exit code {code}"
-    try:
-        return f"was killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was killed by signal {-code}"
-
-
-def _end(children: Sequence[_Child]) -> None:
-    """Stop these together, and wait."""
-    for child in children:
-        child.ask_to_end()
-    until = time.monotonic() + STOP_SECONDS
-    for child in children:
-        child.wait_for_end(until)
+def _ages(children: Sequence[BrokerChild]) -> dict[int, float]:
+    """How many seconds ago brokers became ready that are, by their id."""
+    now = time.monotonic()
+    return {child.broker_id: now - child.ready_at for child in children if child.report is not None and child.runs}
 
 
 def _say(text: str) -> None:

@@ -48,6 +48,9 @@ def roll(patch: pytest.MonkeyPatch, admin: FakeAdmin, **more: Any) -> list[str]:
     return happened
 
 
+WAITING = "Waiting for replicas of brokers that were just started, such as t-0, to be in sync."
+
+
 def test_what_was_in_sync_is_waited_for_and_what_was_not_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     admin = FakeAdmin((1, 2), (2,), None, (), (2,), (2, 1), (1,), (1, 2))
     assert roll(monkeypatch, admin) == [
@@ -68,3 +71,30 @@ def test_the_other_brokers_are_left_alone_when_one_does_not_come_back(monkeypatc
 
 def test_a_roll_can_be_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(roll(monkeypatch, FakeAdmin((1, 2, 3)), given_up=lambda: True)) == 2
+
+
+def test_brokers_that_were_just_started_are_waited_for_before_the_first_is_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What they had missed was not in sync before, so it was not waited for, and all replicas were away at once."""
+    admin = FakeAdmin((3,), (3,), None, (3, 1), (3, 2), (3, 2, 1), *[(1, 2, 3)] * 3)
+    assert roll(monkeypatch, admin, started={1: 0.0, 2: 5.0})[:3] == [
+        WAITING,
+        "Restarting a (1 of 2).",
+        "restart 0 after 7",
+    ]
+
+
+def test_a_broker_that_was_started_long_ago_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its disk may have failed, and a restart may be what mends it."""
+    long_ago = rolling.IN_SYNC_SECONDS + 1
+    happened = roll(monkeypatch, FakeAdmin(*[(2, 3)] * 4), started={1: long_ago, 2: 0.0, 3: 0.0})
+    assert happened[0] == "Restarting a (1 of 2)."
+
+
+def test_nothing_is_stopped_if_brokers_that_were_just_started_do_not_come_in_sync(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rolling, "IN_SYNC_SECONDS", 0.001)
+    with pytest.raises(Failed, match="t-0 was not in sync"):
+        roll(monkeypatch, FakeAdmin(*[(2, 3)] * 100_000), started={1: 0.0})

@@ -14,7 +14,7 @@ import pytest
 
 from barnabas.cli.common.broker_options import AUTO
 from barnabas.cli.common.failures import Failed
-from barnabas.cli.start import service, several
+from barnabas.cli.start import broker_child, service, several
 from tests.support.programs import END_TOGETHER
 from tests.support.waiting import wait_until
 
@@ -78,7 +78,7 @@ def test_only_one_command_runs_the_brokers_of_a_folder(tmp_path: Path) -> None:
 
 
 def test_all_brokers_are_told_to_stop_before_one_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Patient(several._Child):
+    class Patient(broker_child.BrokerChild):
         """Ends by SIGTERM, once the other was told as well."""
 
         def _start(self) -> None:
@@ -86,11 +86,11 @@ def test_all_brokers_are_told_to_stop_before_one_is_waited_for(tmp_path: Path, m
             words = [sys.executable, "-c", END_TOGETHER, str(tmp_path), str(self.broker_id), "2"]
             self._process = subprocess.Popen(words)
 
-    monkeypatch.setattr(several, "STOP_SECONDS", 20.0)
+    monkeypatch.setattr(broker_child, "STOP_SECONDS", 20.0)
     children = [Patient(number, [], 0) for number in range(2)]
     try:
         wait_until(lambda: len(list(tmp_path.glob("ready-*"))) == 2, "both to be ready")
-        several._end(children)
+        broker_child.end_all(children)
         assert [child.code for child in children] == [0, 0], "none was killed"
     finally:
         for child in children:
