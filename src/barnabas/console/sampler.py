@@ -67,7 +67,13 @@ class Sampler:
         self._lags: deque[dict[str, int]] = deque(maxlen=GROWTH_SAMPLES)
         self.failure: str | None = None
         """Why nothing was kept the last time."""
-        self._traffic = CachedAnswer(self._look_at_traffic, TRAFFIC_SECONDS, TRAFFIC_PATIENCE_SECONDS, SHARE_OF_TRAFFIC)
+        self._traffic = CachedAnswer(
+            self._look_at_traffic,
+            TRAFFIC_SECONDS,
+            TRAFFIC_PATIENCE_SECONDS,
+            SHARE_OF_TRAFFIC,
+            is_whole=lambda _: self._scraper.is_whole,
+        )
 
     @property
     def metrics_failure(self) -> str | None:

@@ -77,6 +77,8 @@ async def test_a_queue_that_may_not_be_seen_is_not_asked_for_with_every_look() -
             return {"workers": []}
 
     class Asked:
+        avoids_some = False
+
         async def ask(self, question: Any) -> Any:
             return question(SimpleNamespace(share_groups=Refusing(), configs=NoSettings()))
 

@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 from urllib.error import URLError
 
 import pytest
 
+from barnabas.clients.errors import BrokerUnreachable
 from barnabas.clients.scraping import MetricsAccess
 from barnabas.console.cluster import metrics
-from barnabas.console.cluster.metrics import TrafficReader
-from barnabas.console.cluster.snapshot import ClusterSnapshot
+from barnabas.console.cluster.metrics import LISTENER_KEY, TrafficReader
+from barnabas.console.cluster.snapshot import BrokerSnapshot, ClusterSnapshot
 from tests.support.waiting import pass_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from barnabas.clients.admin.configs import Setting
 
 ADDRESSES = ("http://a/metrics", "http://b/metrics", "http://c/metrics")
 
@@ -68,6 +72,7 @@ async def test_a_page_that_does_not_come_keeps_nobody_waiting_and_is_told_of(
         assert await reader.traffic(QUIET) is None
         found = await reader.traffic(QUIET)
         assert found is not None and found.bytes_in > 0, "the others are told of all the same"
+        assert reader.is_whole == (error is not None), "one that is late may come the next moment"
     if error is None:
         assert asked == 1, "it is read once at a time"
         await pass_time(301)
@@ -89,7 +94,9 @@ async def test_a_page_of_a_broker_that_hangs_is_not_waited_for(monkeypatch: pyte
     monkeypatch.setattr(metrics, "PATIENCE_SECONDS", 300.0)
     hung.set()
     async with asyncio.timeout(60):
+        assert reader.is_whole
         await reader.traffic(replace(QUIET, silent={1: "it hangs"}))
+        assert not reader.is_whole
     over.set()
 
 
@@ -121,3 +128,67 @@ async def test_a_broker_that_is_down_is_no_failure_of_metrics(monkeypatch: pytes
     reader = reading(monkeypatch, page)
     assert await reader.traffic(QUIET) is None
     assert reader.failure is None
+
+
+class FoundMetrics:
+    """Brokers that tell where their metrics are, unless they cannot be reached; and who was asked."""
+
+    def __init__(self) -> None:
+        self.connections = self.configs = self
+        self.ports = {"0": 9400, "1": 9401, "2": 9402}
+        self.unreachable: set[str] = set()
+        self.asked: list[str] = []
+
+    async def ask(self, question: Callable[[Any], Any]) -> Any:
+        return question(self)
+
+    def describe(self, kind: Any, names: list[str]) -> dict[str, list[Setting]]:
+        self.asked += names
+        if self.unreachable & set(names):
+            raise BrokerUnreachable("nobody is there")
+        return {
+            each: [cast("Any", SimpleNamespace(name=LISTENER_KEY, value=f"h:{self.ports[each]}"))] for each in names
+        }
+
+
+def cluster(*up: int, silent: tuple[int, ...] = ()) -> ClusterSnapshot:
+    brokers = {number: BrokerSnapshot(number, "h", 9092 + number, None, number in up) for number in range(3)}
+    return replace(QUIET, brokers=brokers, silent=dict.fromkeys(silent, "it hangs"))
+
+
+async def test_brokers_that_were_down_or_hung_at_the_first_look_are_read_when_they_are_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Bytes and cleaners of a broker that came a second too late were missing for five minutes."""
+    read: set[str] = set()
+    now = 0.0
+    monkeypatch.setattr(metrics, "time", SimpleNamespace(monotonic=lambda: now))
+
+    def page(self: MetricsAccess, url: str, seconds: float) -> bytes:
+        read.add(url.split("/")[2])
+        return b""
+
+    monkeypatch.setattr(MetricsAccess, "get", page)
+    found = FoundMetrics()
+    reader = TrafficReader(cast("Any", found), (), MetricsAccess())
+
+    async def addresses(snapshot: ClusterSnapshot) -> set[str]:
+        read.clear()
+        await reader.traffic(snapshot)
+        return set(read)
+
+    found.unreachable = {"1"}
+    assert await addresses(cluster(0, 1)) == {"h:9400"}
+    assert await addresses(cluster(0, 1, 2)) == {"h:9400", "h:9402"}
+    assert found.asked == ["0", "1", "2"], "one that cannot be reached is not asked each time"
+    found.unreachable = set()
+    now += metrics.ASK_AGAIN_SECONDS
+    everyone = {"h:9400", "h:9401", "h:9402"}
+    assert await addresses(cluster(0, 1, 2)) == everyone
+    await addresses(cluster(0, 1, 2))
+    assert found.asked == ["0", "1", "2", "1"]
+    now += metrics.LOOK_AGAIN_SECONDS
+    assert await addresses(cluster(0, 1, 2, silent=(2,))) == everyone, "one that hangs has told before"
+    found.ports["1"] = 9411
+    await addresses(cluster(0, 2))
+    assert await addresses(cluster(0, 1, 2)) == {"h:9400", "h:9411", "h:9402"}

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SHARE_OF_TIME: Final = 2
-"""An answer is kept for this many times as long as it took: a large cluster is not asked without end."""
+"""An answer is kept for this many times as long as it took: a large cluster is not asked without end.
+
+Not so one that is not whole: the time went by in waiting for a broker that hangs, and may be back the next moment.
+"""
 
 
 class CachedAnswer(Generic[T]):
@@ -26,11 +29,13 @@ class CachedAnswer(Generic[T]):
         seconds: float,
         patience: float | None = None,
         share_of_time: float = SHARE_OF_TIME,
+        is_whole: Callable[[T], bool] = lambda _: True,
     ) -> None:
         self._ask = ask
         self._seconds = seconds
         self._patience = patience
         self._share_of_time = share_of_time
+        self._is_whole = is_whole
         self._task: asyncio.Task[None] | None = None
         self._until = 0.0
         self._began = 0.0
@@ -89,7 +94,8 @@ class CachedAnswer(Generic[T]):
             self._task = None
         self._began = began
         took = time.monotonic() - began
-        self._until = time.monotonic() + max(self._seconds, took * self._share_of_time)
+        share = took * self._share_of_time if self._is_whole(self.newest) else 0.0
+        self._until = time.monotonic() + max(self._seconds, share)
 
 
 def begun(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:

@@ -8,6 +8,7 @@ only reads is then asked a second time, over a new one. A change is never sent t
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -18,7 +19,7 @@ from barnabas.clients.admin.cluster_admin import ClusterAdmin
 from barnabas.clients.errors import BrokerUnreachable, LoginFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
 T = TypeVar("T")
 
@@ -26,6 +27,8 @@ TIMEOUT_SECONDS: Final = 8.0
 MOST_IDLE: Final = 4
 MOST_AT_ONCE: Final = 16
 """Questions of one user that are under way; others wait for their turn."""
+GONE_SECONDS: Final = 10.0
+"""How long a question may still be under way to a broker that has gone down."""
 
 
 class Connections:
@@ -34,6 +37,10 @@ class Connections:
     def __init__(self, bootstrap_servers: str, properties: Mapping[str, Any], timeout: float = TIMEOUT_SECONDS) -> None:
         self._given = self._bootstrap_servers = bootstrap_servers
         self._avoided: set[str] = set()
+        self._silent: set[str] = set()
+        self._up: set[str] = set()
+        self._gone: dict[str, float] = {}
+        """When brokers went that are down."""
         self.properties = dict(properties)
         self.timeout = timeout
         """Seconds for each question."""
@@ -49,8 +56,11 @@ class Connections:
 
     @property
     def avoids_some(self) -> bool:
-        """Whether there is a broker that hangs, and that is asked last from now on."""
-        return bool(self._avoided)
+        """Whether there is a broker that hangs, and that is asked last from now on.
+
+        One that has just gone may still be asked something, and hang in that.
+        """
+        return bool(self._silent) or any(time.monotonic() - went < GONE_SECONDS for went in self._gone.values())
 
     async def ask(self, question: Callable[[ClusterAdmin], T]) -> T:
         """The answer to what only reads; raises what the clients raise."""
@@ -112,12 +122,16 @@ class Connections:
         """A connection to the cluster, or to one broker of it, that is the caller's; nothing is opened yet."""
         return ClusterAdmin(bootstrap_servers or self._bootstrap_servers, self.properties, self.timeout)
 
-    def avoid_silent(self, nodes: Iterable[str], silent: Iterable[str]) -> None:
-        """Go last to brokers that hang or are down from now on.
+    def avoid(self, nodes: Collection[str], silent: Collection[str], down: Collection[str]) -> None:
+        """Go last to brokers that hang, of those that are up, or that are down from now on.
 
         The first address that was given may be that of one, also under another name.
         """
-        avoided, given = set(silent), self._given.split(",")
+        now = time.monotonic()
+        gone = {each: now for each in down if each in self._up}
+        self._gone = {each: went for each, went in (self._gone | gone).items() if each in down}
+        self._up, self._silent = set(nodes), set(silent)
+        avoided, given = {*silent, *down}, self._given.split(",")
         wanted = [*nodes, *given] if avoided else [*given, *nodes]
         order = sorted(dict.fromkeys(each.strip() for each in wanted), key=lambda address: address in avoided)
         self._bootstrap_servers = ",".join(order)

@@ -41,7 +41,9 @@ SCRAPE_SECONDS: Final = 8.0
 KEPT_SECONDS: Final = 3.0
 """How long a rate is told of a broker whose next page is late."""
 LOOK_AGAIN_SECONDS: Final = 300.0
-"""How often brokers are asked where their metrics are."""
+"""How often brokers are asked again where their metrics are."""
+ASK_AGAIN_SECONDS: Final = 5.0
+"""How soon a broker is asked again that could not be reached."""
 _FIGURE: Final = r"([-+]?[0-9]{1,30}(?:\.[0-9]{1,30})?(?:[eE][-+]?[0-9]{1,2})?)(?!\S)"
 """A number that is neither infinite nor a word."""
 _LINE: Final = re.compile(
@@ -133,8 +135,12 @@ class TrafficReader:
         self.failure: str | None = None
         """Why a broker did not let the console read its metrics, if that is so."""
         self._given = addresses
-        self._found: tuple[str, ...] = ()
-        self._looked: float | None = None
+        self._found: dict[int, str | None] = {}
+        """Addresses by broker; None of one that has none."""
+        self._ask_again: dict[int, float] = {}
+        """When brokers are asked where their metrics are that were asked before."""
+        self.is_whole = True
+        """Whether the last time no broker hung, and all that are up have told."""
         self._pages: dict[str, _MetricsPage] = {}
 
     @property
@@ -150,15 +156,19 @@ class TrafficReader:
         addresses = self._given or await self._addresses(snapshot)
         self._pages = {each: self._pages.get(each) or _MetricsPage(each) for each in addresses}
         pages = list(self._pages.values())
+        down = {broker.id for broker in snapshot.brokers.values() if not broker.up}
+        away = {*down, *snapshot.silent}
         for page in pages:
             page.begin(self._fetch)
         began = time.monotonic()
         for page in pages:
-            if not page.is_late and page.broker not in snapshot.silent:
+            if not page.is_late and page.broker not in away:
                 await page.wait(PATIENCE_SECONDS - (time.monotonic() - began))
         await asyncio.sleep(0)  # for those that were late before
         rates = [rate for page in pages if (rate := page.take()) is not None]
-        self.failure = next((page.failure for page in pages if page.failure is not None), None)
+        up = [page for page in pages if page.broker not in down]
+        self.is_whole = not snapshot.silent and not any(page.is_under_way for page in up)
+        self.failure = next((page.failure for page in up if page.failure is not None), None)
         if not rates:
             return None
         return ByteRates(
@@ -186,16 +196,26 @@ class TrafficReader:
         return None, None
 
     async def _addresses(self, snapshot: ClusterSnapshot) -> tuple[str, ...]:
-        if self._looked is None or time.monotonic() - self._looked > LOOK_AGAIN_SECONDS:
-            told = [broker for broker in snapshot.brokers.values() if broker.up and broker.id not in snapshot.silent]
-            self._looked = (
-                None if snapshot.silent else time.monotonic()
-            )  # one that is silent now may tell the next time
-            up = {str(broker.id): broker.host for broker in told}
-            self._found = await self._observer.connections.ask(
-                lambda cluster: _find_addresses(up, cluster.configs.describe)
+        """Of all brokers; of those that do not answer now, what they told before."""
+        now, known = time.monotonic(), snapshot.brokers
+        self._found = {number: address for number, address in self._found.items() if number in known}
+        self._ask_again = {  # one that was down may be back with other settings
+            number: when for number, when in self._ask_again.items() if number in known and known[number].up
+        }
+        hosts = {
+            number: broker.host
+            for number, broker in known.items()
+            if broker.up and number not in snapshot.silent and self._ask_again.get(number, now) <= now
+        }
+        if hosts:
+            told = await self._observer.connections.ask(
+                lambda cluster: _find_addresses(hosts, cluster.configs.describe)
             )
-        return self._found
+            self._found |= told
+            self._ask_again |= {
+                number: now + (LOOK_AGAIN_SECONDS if number in told else ASK_AGAIN_SECONDS) for number in hosts
+            }
+        return tuple(address for _, address in sorted(self._found.items()) if address is not None)
 
 
 class _MetricsPage:
@@ -212,6 +232,11 @@ class _MetricsPage:
         self.is_late = False
         self._took = 0.0
         self._rate: ByteRates | None = None
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it is being read."""
+        return self._task is not None
 
     def begin(self, fetch: Callable[[str], tuple[str | None, str | None]]) -> None:
         """Read it, unless it is being read."""
@@ -274,19 +299,22 @@ class _Read(NamedTuple):
 
 
 def _find_addresses(
-    hosts: Mapping[str, str], describe: Callable[[EntityType, list[str]], dict[str, list[Setting]]]
-) -> tuple[str, ...]:
-    found = []
+    hosts: Mapping[int, str], describe: Callable[[EntityType, list[str]], dict[str, list[Setting]]]
+) -> dict[int, str | None]:
+    """Where the metrics are of brokers that can be reached; None of one that has none, or does not say."""
+    found: dict[int, str | None] = {}
     for broker, host in hosts.items():
         try:
-            settings = describe(EntityType.BROKERS, [broker])[broker]
-        except (RequestRefused, BrokerUnreachable, KeyError):
+            settings = describe(EntityType.BROKERS, [str(broker)])[str(broker)]
+        except BrokerUnreachable:
+            continue
+        except (RequestRefused, KeyError):
+            found[broker] = None
             continue
         told = {each.name: each.value for each in settings if each.name in (LISTENER_KEY, PROTOCOL_KEY)}
         listener, scheme = told.get(LISTENER_KEY), "https" if told.get(PROTOCOL_KEY) == "SSL" else "http"
-        if listener and (address := metrics_address(listener, host, scheme)) is not None:
-            found.append(address)
-    return tuple(found)
+        found[broker] = metrics_address(listener, host, scheme) if listener else None
+    return found
 
 
 def metrics_address(listener: str, host: str, scheme: str = "http") -> str | None:

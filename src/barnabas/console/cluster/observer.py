@@ -95,13 +95,26 @@ class Observer:
         )
         self._looks = GroupLooks(connections)
         self._queues: dict[str, CachedAnswer[QueueState]] = {}
-        self._snapshots = CachedAnswer(self._take, SNAPSHOT_SECONDS)
-        self._groups = CachedAnswer(self._look_at_groups, GROUPS_SECONDS, PATIENCE_SECONDS + LOOK_SECONDS)
-        self._disks = CachedAnswer(self._look_at_disks, DISKS_SECONDS, PATIENCE_SECONDS, SHARE_OF_DISKS)
-        self._retention = CachedAnswer(self._look_at_retention, RETENTION_SECONDS)
-        self._moves = CachedAnswer(self._look_at_moves, GROUPS_SECONDS, PATIENCE_SECONDS)
-        self._transactions = CachedAnswer(self._look_at_transactions, GROUPS_SECONDS)
-        self._reports = CachedAnswer(self._look_at_reports, GROUPS_SECONDS, PATIENCE_SECONDS)
+        self._snapshots = CachedAnswer(self._take, SNAPSHOT_SECONDS, is_whole=lambda taken: not taken.silent)
+        self._groups = CachedAnswer(
+            self._look_at_groups,
+            GROUPS_SECONDS,
+            PATIENCE_SECONDS + LOOK_SECONDS,
+            is_whole=lambda found: self._is_quiet(found) and not any(each.is_old for each in found.groups.values()),
+        )
+        self._disks = CachedAnswer(
+            self._look_at_disks, DISKS_SECONDS, PATIENCE_SECONDS, SHARE_OF_DISKS, is_whole=lambda disks: disks.is_whole
+        )
+        self._retention = CachedAnswer(self._look_at_retention, RETENTION_SECONDS, is_whole=self._is_quiet)
+        self._moves = CachedAnswer(self._look_at_moves, GROUPS_SECONDS, PATIENCE_SECONDS, is_whole=self._is_quiet)
+        self._transactions = CachedAnswer(
+            self._look_at_transactions, GROUPS_SECONDS, is_whole=lambda listed: not listed.silent
+        )
+        self._reports = CachedAnswer(self._look_at_reports, GROUPS_SECONDS, PATIENCE_SECONDS, is_whole=self._is_quiet)
+
+    def _is_quiet(self, _: object) -> bool:
+        """Whether no broker hangs, for which somebody may have waited until another one was asked."""
+        return not self.connections.avoids_some
 
     async def snapshot(self, *, fresh: bool = False) -> ClusterSnapshot:
         """The cluster now."""
@@ -144,7 +157,9 @@ class Observer:
         """The state of a queue now; without what is in flight where those who keep it do not answer."""
         asked = self._queues.pop(group_id, None)
         if asked is None:
-            asked = CachedAnswer(lambda: self._look_at_queue(group_id), QUEUE_SECONDS, PATIENCE_SECONDS)
+            asked = CachedAnswer(
+                lambda: self._look_at_queue(group_id), QUEUE_SECONDS, PATIENCE_SECONDS, is_whole=self._is_quiet
+            )
         self._queues[group_id] = asked
         while len(self._queues) > MOST_QUEUES:
             del self._queues[next(iter(self._queues))]
@@ -191,9 +206,7 @@ class Observer:
                 await asyncio.wait((first,), timeout=LOOK_SECONDS)
                 if first.done():
                     return first.result()
-            second = begun(self.connections.ask(question))
-            await asyncio.wait((first, second), return_when=asyncio.FIRST_COMPLETED)
-            return await (second if second.done() else first)
+            return await _first_answer(first, begun(self.connections.ask(question)))
         finally:
             first.cancel()
 
@@ -228,11 +241,11 @@ class Observer:
         )
         taken = join_ends(topology, registered, answers)
         nodes = {broker.id: broker.node for broker in taken.brokers.values() if broker.up}
-        down = [broker.node.address for broker in taken.brokers.values() if not broker.up]  # one may still hang
+        down = [broker.node.address for broker in taken.brokers.values() if not broker.up]
         for lines in self._lines:
             lines.keep(nodes.values())
         silent = [nodes[each].address for each in taken.silent if each in nodes]
-        self.connections.avoid_silent((each.address for each in nodes.values()), [*silent, *down])
+        self.connections.avoid([each.address for each in nodes.values()], silent, down)
         last = self._snapshots.newest
         if last is not None and (self._before is None or taken.at - last.at >= LEAST_SPAN):
             self._before = last
@@ -299,7 +312,7 @@ class Observer:
 
     async def _look_at_disks(self) -> Disks:
         snapshot = await self.snapshot()
-        return join_disks(await self._disk_lines.ask(disk_questions(snapshot)))
+        return join_disks(await self._disk_lines.ask(disk_questions(snapshot)), snapshot.silent)
 
     async def _look_at_retention(self) -> RetentionSettings:
         topics = list((await self.snapshot()).topics)
@@ -310,3 +323,13 @@ class Observer:
             return await self.ask(lambda cluster: cluster.replicas.reassignments())
         except (RequestRefused, BrokerUnreachable):
             return {}
+
+
+async def _first_answer(*asked: asyncio.Task[T]) -> T:
+    """What comes first, if it is no failure to reach a broker; one of those if all fail."""
+    left = set(asked)
+    while True:
+        done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+        for task in sorted(done, key=lambda task: task.exception() is not None):
+            if not left or not isinstance(task.exception(), BrokerUnreachable):
+                return task.result()

@@ -99,6 +99,8 @@ class Disks:
     starts: Mapping[TopicPartition, int]
     sizes: Mapping[TopicPartition, int] = field(default_factory=dict)
     """The size of a partition's largest replica."""
+    is_whole: bool = True
+    """Whether every broker that is up has answered."""
 
 
 class Topology(NamedTuple):
@@ -196,8 +198,8 @@ def disk_questions(snapshot: ClusterSnapshot) -> dict[Node, Callable[[ClusterAdm
     return {each.node: _disk_question(each.node, led.get(each.node, [])) for each in up.values()}
 
 
-def join_disks(answers: Mapping[Node, DiskAnswer | BarnabasError]) -> Disks:
-    """The disks of all brokers that answered."""
+def join_disks(answers: Mapping[Node, DiskAnswer | BarnabasError], silent: Mapping[int, str]) -> Disks:
+    """The disks of all brokers that answered; `silent` were not asked."""
     told = {node.id: each for node, each in answers.items() if isinstance(each, DiskAnswer)}
     directories = {broker: each.directories for broker, each in told.items() if each.directories is not None}
     starts = {place: offset for each in told.values() for place, offset in each.starts.items()}
@@ -207,7 +209,7 @@ def join_disks(answers: Mapping[Node, DiskAnswer | BarnabasError]) -> Disks:
             for replica in directory.replicas:
                 if not replica.is_future:
                     sizes[replica.partition] = max(sizes.get(replica.partition, 0), replica.size)
-    return Disks(time.time(), directories, starts, sizes)
+    return Disks(time.time(), directories, starts, sizes, is_whole=not silent and len(told) == len(answers))
 
 
 def _offsets_question(node: Node, places: list[TopicPartition], timestamp: int) -> Callable[[ClusterAdmin], Offsets]:
