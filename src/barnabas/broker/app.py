@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.broker.assembly import BrokerOptions, assemble, open_store
+from barnabas.broker.assembly import BrokerOptions, assemble
 from barnabas.broker.clock import seconds_since_start
 from barnabas.broker.controller import incarnation
 from barnabas.broker.controller.controlled_shutdown import shut_down_controlled
@@ -102,7 +102,7 @@ class App:
         metrics_port = await self._start_metrics()
         bound = self._listen(self._server)
         broker.quotas.subscribe(self._server.unmute)
-        if assembly.options.open_store is open_store:
+        if assembly.options.opens_configured_store:
             await asyncio.to_thread(check_before_making, config, assembly.options.files)
         image = await broker.membership.open()
         broker.settings.check_start()

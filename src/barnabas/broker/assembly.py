@@ -148,6 +148,12 @@ class BrokerOptions:
     """Opens the connections that show whether another broker is up."""
     run_event_loop: Callable[[Coroutine[Any, Any, None]], None] = _run_on_uvloop
     """Runs the whole broker (`app.run`); brokers that share a process have one loop instead."""
+
+    @property
+    def opens_configured_store(self) -> bool:
+        """Whether the store is the one that the configuration names."""
+        return self.open_store is open_store
+
     host_lookups: HostLookups | None = None
     """Finds the addresses of hosts that quotas name; made when the first does."""
     make_id: Callable[[], UUID] = new_id

@@ -27,7 +27,7 @@ SEVERAL = "metadata"
 
 def check_before_making(config: BrokerConfig, files: FileSystem) -> None:
     """Refuse a start for which no metadata store shall be made; raises StartupError."""
-    if config.zookeeper is not None or config.metadata_store.exists():
+    if config.zookeeper is not None or _may_be_there(config.metadata_store):
         return
     for directory in config.log_dirs:
         _check_owner(config, directory, files)
@@ -35,6 +35,14 @@ def check_before_making(config: BrokerConfig, files: FileSystem) -> None:
     if all(reasons.values()):
         told = "; ".join(f"{directory}: {reason}" for directory, reason in reasons.items())
         raise StartupError(f"no log directory can be used: {told}")
+
+
+def _may_be_there(store: Path) -> bool:
+    """Whether a store is there; one that cannot be looked at is left to who opens it."""
+    try:
+        return store.exists()
+    except OSError:
+        return True
 
 
 def _check_owner(config: BrokerConfig, directory: Path, files: FileSystem) -> None:
@@ -64,7 +72,10 @@ def _check_owner(config: BrokerConfig, directory: Path, files: FileSystem) -> No
 
 def _why_not(directory: Path) -> str | None:
     """Why a directory cannot be used, as far as that is seen without making anything."""
-    there = next(each for each in (directory, *directory.parents) if each.exists())
-    if not there.is_dir():
-        return f"{there} is not a directory"
+    try:
+        there = next(each for each in (directory, *directory.parents) if each.exists())
+        if not there.is_dir():
+            return f"{there} is not a directory"
+    except OSError as error:  # of any kind: the broker starts without it, if it has others
+        return str(error)
     return None if os.access(there, os.W_OK | os.X_OK) else f"{there} cannot be written to"
