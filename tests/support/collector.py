@@ -17,13 +17,16 @@ class Collector:
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
         self.headers: list[Any] = []
+        self.refuse = (b"", 200)
+        """What is refused, and with what code."""
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 outer.headers.append(self.headers)
                 outer.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
-                self.send_response(200)
+                refused, code = outer.refuse
+                self.send_response(code if outer.bodies[-1] == refused else 200)
                 self.end_headers()
 
             def log_message(self, format: str, *args: object) -> None:

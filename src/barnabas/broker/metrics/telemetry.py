@@ -13,8 +13,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import time
 import urllib.request
 import uuid
+from http import HTTPStatus
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.error import HTTPError
@@ -47,7 +49,8 @@ SENDERS: Final = 4
 """Pushes that are under way at a time."""
 SEND_SECONDS: Final = 10.0
 PAUSE_SECONDS: Final = 5.0
-"""After a push that could not be sent."""
+"""After a push that could not be sent, or for which the receiver had no room; not after one that it found wrong."""
+WARN_AGAIN_SECONDS: Final = 600.0
 TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 _UNSAFE: Final = re.compile(r"[^\x21-\x7e]")
 
@@ -84,7 +87,7 @@ class TelemetryReceiver:
         self._waiting: list[asyncio.Queue[Push]] = [asyncio.Queue() for _ in range(SENDERS)]
         """A client's pushes are all in the same one, so they keep their order."""
         self.waiting_bytes = 0
-        self._is_failing = False
+        self._warned: float | None = None
         self._tasks = TaskSet()
         self.taken = 0
         self.sent = 0
@@ -148,15 +151,20 @@ class TelemetryReceiver:
                 await in_daemon_thread("barnabas-telemetry", self._post, push)
             except (OSError, HTTPException, ValueError) as error:
                 self.failed += 1
-                if not self._is_failing:
-                    logger.warning("Metrics of clients cannot be sent to %s and are dropped: %s", self._endpoint, error)
-                self._is_failing = True
-                await asyncio.sleep(PAUSE_SECONDS)
+                self._warn(error)
+                if not _is_refused(error):
+                    await asyncio.sleep(PAUSE_SECONDS)
             else:
                 self.sent += 1
-                self._is_failing = False
             finally:
                 self.waiting_bytes -= len(push.metrics) + PUSH_BYTES
+
+    def _warn(self, error: Exception) -> None:
+        """Say now and then that metrics are lost: others may be taken in between."""
+        now = time.monotonic()
+        if self._warned is None or now - self._warned >= WARN_AGAIN_SECONDS:
+            self._warned = now
+            logger.warning("Metrics of clients cannot be sent to %s and are dropped: %s", self._endpoint, error)
 
     def _post(self, push: Push) -> None:
         """Send one push. Runs in a thread; raises OSError, HTTPException."""
@@ -166,6 +174,13 @@ class TelemetryReceiver:
         except HTTPError as error:
             error.close()  # or its connection stays open until the garbage collector comes by
             raise
+
+
+def _is_refused(error: Exception) -> bool:
+    """Whether the receiver is there, and did not like what this push said: the next one may be good."""
+    if not isinstance(error, HTTPError) or error.code == HTTPStatus.TOO_MANY_REQUESTS:
+        return False
+    return HTTPStatus.BAD_REQUEST <= error.code < HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from email.message import Message
 from typing import TYPE_CHECKING, Any, cast
+from urllib.error import HTTPError
 from uuid import UUID
 
 import cramjam
@@ -98,6 +100,33 @@ async def test_a_receiver_that_is_away_holds_up_nobody(caplog: pytest.LogCapture
             await asyncio.sleep(0.01)
     await receiver.stop()
     assert "cannot be sent" in caplog.text
+
+
+async def test_a_push_that_the_receiver_finds_wrong_holds_up_no_other(
+    collector: Collector, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One client's pushes that were refused kept those of a quarter of all clients, and each was warned of again."""
+    monkeypatch.setattr(telemetry, "PAUSE_SECONDS", 3600.0)
+    collector.refuse = (b"bad", 400)
+    receiver = a_receiver(collector.url)
+    receiver.start()
+    for _ in range(3):
+        receiver.take(CLIENT, CALLER, b"bad")
+        receiver.take(CLIENT, CALLER, b"good")
+    async with asyncio.timeout(30):
+        while receiver.sent < 3:
+            await asyncio.sleep(0.01)
+        assert (receiver.failed, caplog.text.count("cannot be sent")) == (3, 1)
+        collector.refuse = (b"bad", 429)
+        for push in (b"bad", b"good"):
+            receiver.take(CLIENT, CALLER, push)
+        while receiver.failed < 4:
+            await asyncio.sleep(0.01)
+    assert telemetry._is_refused(HTTPError("", 404, "", Message(), None))
+    for code in (302, 429, 500, 503):
+        assert not telemetry._is_refused(HTTPError("", code, "", Message(), None))
+    await receiver.stop()
+    assert receiver.sent == 3, "it has too much to do, and is left in peace"
 
 
 async def test_a_receiver_that_answers_garbage_does_not_end_the_sending(monkeypatch: pytest.MonkeyPatch) -> None:
