@@ -80,6 +80,8 @@ def command(options: BrokerCommandOptions) -> None:
         from barnabas.cli.start import several
 
         wanted = arguments(wired, secured)
+        if not several.root(options.data).exists():  # or it would be made for settings that are wrong
+            check(wanted[0][1])
         if secured is None and options.config is None:
             _warn_if_open(several.root(options.data))
         if options.daemon and options.console:

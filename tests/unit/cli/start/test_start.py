@@ -226,3 +226,14 @@ def test_more_brokers_than_a_machine_has_room_for_are_refused(run: Run, words: t
     result = run("start", *words)
     assert result.exit_code == 2
     assert result.stderr.endswith(f"{told}\n")
+
+
+@pytest.mark.parametrize("more", [(), ("--daemon",)])
+def test_several_brokers_with_wrong_settings_leave_no_data_directory(
+    run: Run, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    """One was made for the lock of the command that runs them."""
+    result = run("start", "--brokers", "2", "--data", tmp_path / "data", "--set", "num.partitions=abc", *more)
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert "num.partitions" in result.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -67,7 +67,7 @@ class Runs:
 
     @property
     def brokers(self) -> Sequence[FakeBroker]:
-        return cast("Any", self.run._children)
+        return cast("Sequence[FakeBroker]", self.run._children)
 
     def add_brokers(self) -> None:
         self.run._children = cast("Any", [FakeBroker(number, [], 0) for number in range(3)])
