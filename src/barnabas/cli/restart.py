@@ -92,7 +92,7 @@ def command(options: StoppingOptions) -> None:
         start.start_in_background(brokers[index][1], brokers[index][0])
     started = {wanted.first_id + index: service.seconds_ready(brokers[index][0]) for index in ended}
     wait_for_started(started, servers, properties, say=click.echo)
-    click.echo("Those that had ended run again.")
+    click.echo("Those that had ended run again. To restart all, type this again.")
 
 
 def ignores_sighup(pid: int) -> bool:

@@ -221,7 +221,7 @@ def test_brokers_in_the_background_that_have_ended_are_started_and_the_others_le
         assert (restarted.returncode, restarted.stderr, len(pids)) == (0, "", 3), restarted
         lines = restarted.stdout.splitlines()
         assert lines[0] == f"Starting the broker on {data / '1'} again. The others are left alone."
-        assert lines[-1] == "Those that had ended run again."
+        assert lines[-1] == "Those that had ended run again. To restart all, type this again."
         assert [read_pid(data / str(number)) for number in range(2)] == [pids[0], pids[2]]
     finally:
         cli("stop", *words)

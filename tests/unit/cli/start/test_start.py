@@ -237,3 +237,11 @@ def test_several_brokers_with_wrong_settings_leave_no_data_directory(
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
     assert "num.partitions" in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pid_file_says_since_when_a_broker_is_ready(tmp_path: Path) -> None:
+    assert service.seconds_ready(tmp_path) > 1e9, "there is none that is waited for"
+    service.write_pid(tmp_path)
+    assert service.seconds_ready(tmp_path) < 600
+    os.utime(tmp_path / service.PID_FILE, (0, 0))
+    assert service.seconds_ready(tmp_path) > 1e9
