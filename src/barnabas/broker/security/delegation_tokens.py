@@ -104,7 +104,7 @@ class DelegationTokens:
             if token.is_expired(now) and await self._remove(token):
                 excess -= 1
         if excess > 0:
-            raise PolicyViolation(f"{owner} has {most} delegation tokens: let some of them expire.")
+            raise PolicyViolation(f"{owner} has {len(stored)} delegation tokens, of at most {most}: let some expire.")
 
     async def renew(self, hmac: bytes, principal: str, period_ms: int) -> int:
         """Have a token accepted for longer; gives until when."""

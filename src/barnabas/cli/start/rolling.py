@@ -88,11 +88,12 @@ def _wait(find: Callable[[], list[str]], seconds: float, late: str, given_up: Ca
         try:
             behind = find()
         except (BrokerUnreachable, RequestRefused):  # the broker that was asked may have just stopped
-            behind = ["the cluster"]
+            behind = ["the cluster, which did not answer,"]
         if not behind:
             return True
         if time.monotonic() > deadline:
-            raise Failed(f"{', '.join(behind[:3])} was not in sync {late}")
+            were = "was" if len(behind) == 1 else "were"
+            raise Failed(f"{', '.join(behind[:3])} {were} not in sync {late}")
         time.sleep(LOOK_SECONDS)
     return False
 
@@ -112,10 +113,14 @@ def _behind(admin: Admin, before: Mapping[TopicPartition, frozenset[int]]) -> li
 
 
 def _missing(admin: Admin, brokers: Collection[int]) -> list[str]:
-    """Partitions that one of these brokers has a replica of which is not in sync."""
+    """Partitions that one of these brokers has a replica of which is not in sync, and has a leader to be so with.
+
+    Without one they wait for a replica that was in sync: for one of these brokers, or for one that is away.
+    """
     return [
         str(TopicPartition(topic.name, partition.partition))
         for topic in admin.topics()
         for partition in topic.partitions
+        if partition.leader is not None or any(broker in partition.isr for broker in brokers)
         if any(broker in partition.replicas and broker not in partition.isr for broker in brokers)
     ]

@@ -247,8 +247,8 @@ class _Run:
                     ended = [index for index, child in enumerate(self._children) if not child.runs]
                     if ended:
                         self._start_again(ended)
-                    if ended or not self._roll():  # asked again meanwhile: to roll now is neither meant nor safe
-                        self._restarting &= any(not child.runs for child in self._children)
+                    if ended or not self._roll():
+                        self._forget_request()
             if not self._stopping:
                 self._tell_ends()
         finally:
@@ -256,6 +256,12 @@ class _Run:
             os.close(reader)
             os.close(writer)
         return 0 if self._stopping else max((child.code for child in self._children), default=0)
+
+    def _forget_request(self) -> None:
+        """What was asked meanwhile is done, unless a broker has ended again: to roll now is neither meant nor safe."""
+        if self._restarting and all(child.runs for child in self._children):
+            self._restarting = False
+            _say("It was asked again meanwhile: to restart all brokers, ask once more.")
 
     def _look(self) -> None:
         """Wait a little for what children say; a signal to this process ends the wait early."""
@@ -303,26 +309,31 @@ class _Run:
                 started.append(child)
         if not started or self._stopping:
             return
-        but = ""
+        but = " Not all of its replicas are in sync yet."
         try:
-            self._wait_for(started)
+            if self._wait_for(started):
+                but = ""
         except (BarnabasError, click.ClickException, OSError) as error:
             but = f" But: {error}"
         for child in started if not self._stopping else ():
             if child.runs:
                 _say(f"Broker {child.broker_id} is ready again.{but}")
 
-    def _wait_for(self, started: Sequence[BrokerChild]) -> None:
-        """Wait until the replicas of brokers that were just started are in sync."""
+    def _wait_for(self, started: Sequence[BrokerChild]) -> bool:
+        """Wait until the replicas of brokers that were just started are in sync, as long as that can be.
+
+        They may need another one that has ended meanwhile: whoever asks for that one is not kept waiting.
+        """
         from barnabas.cli.common.connection import read_client_properties
         from barnabas.cli.start.rolling import wait_for_started
 
         def is_given_up() -> bool:
             self._tell_ends()
-            return self._stopping or not any(child.runs for child in started)
+            is_asked = self._restarting and not all(child.runs for child in self._children)
+            return self._stopping or is_asked or not all(child.runs for child in started)
 
         properties = read_client_properties(self._command_config)
-        wait_for_started(_ages(started), self._servers(), properties, say=_say, given_up=is_given_up)
+        return wait_for_started(_ages(started), self._servers(), properties, say=_say, given_up=is_given_up)
 
     def _ready_line(self, reports: Sequence[dict[str, Any]]) -> str:
         all_of_them = len(self._children)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +15,7 @@ from barnabas.model.errors import ErrorCode, InvalidRequest, PrincipalDeserializ
 from barnabas.net.reply import HANG_UP
 from barnabas.protocol.wire import framing
 from tests.support.parts import answer_of, running_parts
+from tests.support.served_connection import served_connection
 from tests.support.wire import read_response, request
 
 if TYPE_CHECKING:
@@ -89,8 +89,9 @@ def serve(broker: BrokerContext, sealed: Any, sender: Caller = SENDER) -> Any:
         "request_principal": sealed.request_principal,
         "client_host_address": sealed.client_host_address,
     }
-    state = KnownClient(b"\0\4wire", framing.HEADER.size + 4, sender)
-    connection: Any = SimpleNamespace(listener="PLAINTEXT", address=sender.address, state=state)
+    connection = served_connection()
+    connection.address = sender.address
+    connection.state = KnownClient(b"\0\4wire", framing.HEADER.size + 4, sender)
     return Dispatcher(broker).serve(connection, memoryview(request(ENVELOPE, 0, 5, values)))
 
 

@@ -98,3 +98,8 @@ def test_nothing_is_stopped_if_brokers_that_were_just_started_do_not_come_in_syn
     monkeypatch.setattr(rolling, "IN_SYNC_SECONDS", 0.001)
     with pytest.raises(Failed, match="t-0 was not in sync"):
         roll(monkeypatch, FakeAdmin(*[(2, 3)] * 100_000), started={1: 0.0})
+
+
+def test_replicas_of_a_partition_that_nobody_leads_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last one in sync may be on a broker that is down for days."""
+    assert WAITING not in roll(monkeypatch, FakeAdmin((), (), (), ()), started={3: 1.0})

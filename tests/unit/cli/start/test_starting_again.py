@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+ASKED_MEANWHILE = "It was asked again meanwhile: to restart all brokers, ask once more."
+
 
 class FakeBroker:
     """A child without a process."""
@@ -118,7 +120,55 @@ def test_who_asks_twice_while_brokers_are_started_again_does_not_ask_for_a_resta
     runs.until(two_end, lambda: bool(happened))
     assert happened == [[1, 2]]
     assert [broker.starts for broker in runs.brokers] == [0, 1, 1]
-    assert runs.said[-2:] == ["Broker 1 is ready again.", "Broker 2 is ready again."]
+    assert runs.said[-3:] == ["Broker 1 is ready again.", "Broker 2 is ready again.", ASKED_MEANWHILE]
+
+
+def test_a_broker_that_ends_while_others_come_in_sync_is_started_when_that_is_asked(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have what they miss: nobody was heard for ten minutes."""
+    waits: list[list[int]] = []
+
+    def wait(started: dict[int, float], *_: Any, given_up: Callable[[], bool], **__: Any) -> bool:
+        waits.append(sorted(started))
+        if len(waits) == 1:
+            runs.brokers[0].runs = False
+            assert not given_up(), "nobody asked yet"
+            runs.restart()
+            assert given_up()
+            return False
+        return not given_up()
+
+    monkeypatch.setattr(rolling, "wait_for_started", wait)
+
+    def one_ends() -> None:
+        runs.brokers[1].runs = False
+        runs.restart()
+
+    runs.until(one_ends, lambda: len(waits) > 1)
+    assert waits == [[1], [0]]
+    assert [broker.starts for broker in runs.brokers] == [1, 1, 0]
+    assert "Broker 1 is ready again. Not all of its replicas are in sync yet." in runs.said
+    assert runs.said[-1] == "Broker 0 is ready again."
+
+
+def test_a_broker_that_ends_again_at_once_is_not_waited_for(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+
+    def wait(*_: Any, given_up: Callable[[], bool], **__: Any) -> bool:
+        runs.brokers[2].runs = False
+        asked.append(given_up())
+        return False
+
+    monkeypatch.setattr(rolling, "wait_for_started", wait)
+
+    def two_end() -> None:
+        for broker in runs.brokers[1:]:
+            broker.runs = False
+        runs.restart()
+
+    runs.until(two_end, lambda: bool(asked))
+    assert asked == [True]
 
 
 def test_a_restart_that_was_given_up_is_not_begun_again_at_once(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +182,7 @@ def test_a_restart_that_was_given_up_is_not_begun_again_at_once(runs: Runs, monk
     monkeypatch.setattr(rolling, "roll", roll)
     runs.until(runs.restart, lambda: bool(rolls))
     assert rolls == [1]
-    assert runs.said == ["The restart was given up: t-0 was not in sync"]
+    assert runs.said == ["The restart was given up: t-0 was not in sync", ASKED_MEANWHILE]
 
 
 def test_the_end_of_another_broker_is_told_while_one_does_not_get_ready(
