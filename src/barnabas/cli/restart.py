@@ -87,13 +87,14 @@ def command(options: StoppingOptions) -> None:
         started = {wanted.first_id + index: service.seconds_ready(folder) for index, (folder, _) in enumerate(brokers)}
         roll(names, restart, servers, properties, say=click.echo, started=started)
         return
-    failures = []
+    failed = False
     for index in ended:
         click.echo(f"Starting the broker on {brokers[index][0]} again. The others are left alone.")
         try:
             start.start_in_background(brokers[index][1], brokers[index][0])
         except Failed as error:  # it may need one of the next
-            failures.append(error)
+            click.echo(f"Error: {error}", err=True)
+            failed = True
 
     def ended_again() -> bool:
         for index in starting:
@@ -104,8 +105,8 @@ def command(options: StoppingOptions) -> None:
     starting = [index for index in ended if service.is_running(brokers[index][0])]
     ages = {wanted.first_id + index: service.seconds_ready(brokers[index][0]) for index in starting}
     wait_for_started(ages, servers, properties, say=click.echo, given_up=ended_again)
-    if failures:
-        raise Failed("\n".join(str(error) for error in failures))
+    if failed:
+        raise click.exceptions.Exit(1)
     click.echo("Those that had ended run again. To restart all, type this again.")
 
 
