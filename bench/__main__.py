@@ -44,20 +44,18 @@ def main() -> int:
         if sys.platform != "linux":
             print("The comparison reads /proc and needs Linux.", file=sys.stderr)
             return 2
-        runs = _measure(QUICK if options.quick else FULL, options.only, options.folder)
+        runs = _measure(QUICK if options.quick else FULL, options.only, options.folder, keep=options.keep)
         run = results.merge(runs, titles)
         path = _RESULTS / f"{run.when.replace(':', '')}-{run.form}.json"
         results.save(run, path)
         say(f"saved {path}")
-        if options.keep:
-            say(f"kept {len(kept.keep(runs, ROWS))} rows in {kept.FOLDER}")
     print(report.table(run))
     if options.picture:
         picture.draw(picture.headlines(run), _PICTURE)
         picture.draw(run.shown(), _WHOLE_PICTURE)
         say(f"drew {_PICTURE} and {_WHOLE_PICTURE}")
     if options.docs:
-        report.write_docs(run, _PAGE, report.KEPT_BEGIN if options.kept and not options.saved else report.BEGIN)
+        report.write_docs(run, _PAGE)
         say(f"wrote {_PAGE}")
     return 1 if run.failures else 0
 
@@ -95,8 +93,8 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _measure(scale: Scale, names: list[str], folder: Path | None) -> list[results.Run]:
-    """A run of each row."""
+def _measure(scale: Scale, names: list[str], folder: Path | None, *, keep: bool) -> list[results.Run]:
+    """A run of each row; each is kept as soon as it is measured, since all of them take hours."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     runs: list[results.Run] = []
@@ -116,17 +114,19 @@ def _measure(scale: Scale, names: list[str], folder: Path | None) -> list[result
                 failures[row.title] = f"{type(error).__name__}: {error}".splitlines()[0]
                 lab.show_logs()
                 lab.abandon()
-            runs.append(
-                results.Run(
-                    when=datetime.now(UTC).isoformat(timespec="seconds"),
-                    form=scale.form,
-                    repetitions=scale.repetitions,
-                    machine=setting,
-                    comparisons=tuple(comparisons),
-                    notes=tuple(lab.notes[noted:]),
-                    failures=failures,
-                )
+            run = results.Run(
+                when=datetime.now(UTC).isoformat(timespec="seconds"),
+                form=scale.form,
+                repetitions=scale.repetitions,
+                machine=setting,
+                comparisons=tuple(comparisons),
+                notes=tuple(lab.notes[noted:]),
+                failures=failures,
             )
+            runs.append(run)
+            if keep:
+                for path in kept.keep([run], ROWS):
+                    say(f"kept {path}")
     say(f"took {time.monotonic() - started:.0f} s")
     return runs
 

@@ -18,9 +18,7 @@ _HEADINGS: Final = ("", "", "Kafka", "", "Barnabas", "", "ratio", "target", "")
 _LEFT: Final = (True, True, False, True, False, True, False, True, True)
 _WARMING: Final = 1.15
 """A broker whose later repetitions are so many times better than its earlier ones was measured too soon."""
-BEGIN: Final = "<!-- results: written by python -m bench --docs -->"
-KEPT_BEGIN: Final = "<!-- results that are kept: written by python -m bench --kept --docs -->"
-"""Where rows stand that were measured since all were measured together, each with a commit of its own."""
+BEGIN: Final = "<!-- results: written by python -m bench --kept --docs -->"
 END: Final = "<!-- end of results -->"
 
 
@@ -123,13 +121,13 @@ def markdown(run: Run) -> str:
     return "\n".join(text)
 
 
-def write_docs(run: Run, page: Path, begin: str = BEGIN) -> None:
-    """Replace the results that begin with this line on a page of the documentation."""
-    before, found, rest = page.read_text().partition(begin)
+def write_docs(run: Run, page: Path) -> None:
+    """Replace the results on a page of the documentation."""
+    before, found, rest = page.read_text().partition(BEGIN)
     _, end, after = rest.partition(END)
     if not found or not end:
-        raise ValueError(f"{page} has no place for the results: it must hold the lines {begin} and {END}")
-    page.write_text(f"{before}{begin}\n{markdown(run)}\n{END}{after}")
+        raise ValueError(f"{page} has no place for the results: it must hold the lines {BEGIN} and {END}")
+    page.write_text(f"{before}{BEGIN}\n{markdown(run)}\n{END}{after}")
 
 
 def summary(run: Run) -> str:

@@ -47,16 +47,22 @@ class Requests(ABC):
 
 
 class Flood:
-    """Connections that keep a broker busy; a context manager that closes them."""
+    """Connections that keep brokers busy; a context manager that closes them."""
 
-    def __init__(self, port: int, clients: Iterable[Requests]) -> None:
+    def __init__(self, clients: Iterable[tuple[int, Requests]]) -> None:
+        """A connection to this port for each of them."""
         self._epoll = select.epoll()
         self._lines: dict[int, _Line] = {}
-        for requests in clients:
+        for port, requests in clients:
             connection = wire.connect(port)
             connection.setblocking(False)
             self._epoll.register(connection, select.EPOLLIN)
             self._lines[connection.fileno()] = _Line(connection, requests, self._epoll)
+
+    @classmethod
+    def at(cls, port: int, clients: Iterable[Requests]) -> Self:
+        """All of them at one broker."""
+        return cls((port, requests) for requests in clients)
 
     def __enter__(self) -> Self:
         return self

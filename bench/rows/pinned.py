@@ -158,7 +158,7 @@ class PinnedRow(TurnRow):
             lab.topic(broker, self.partitions) as topic,
             self.clients(broker.port, topic) as clients,
             _on_client_core(),
-            Flood(broker.port, clients) as flood,
+            Flood.at(broker.port, clients) as flood,
         ):
             yield topic, clients, flood
 
@@ -166,12 +166,13 @@ class PinnedRow(TurnRow):
         kind, size = self.floor
         folder = lab.folder / "floor"
         folder.mkdir()
+        os.sync()  # whoever writes while much waits to be written is slowed down, and the broker has just written much
         try:
             place = folder
             if kind == "send":
                 place = folder / "sent"
                 place.write_bytes(bytes(int(size)))
-            with Floor((_BROKER_CORE,), kind, str(place), size) as floor, Flood(floor.port, clients) as flood:
+            with Floor((_BROKER_CORE,), kind, str(place), size) as floor, Flood.at(floor.port, clients) as flood:
                 flood.run(lab.scale.pinned_seconds * _WARM_UP)
                 return flood.run(lab.scale.pinned_seconds * _WARM_UP)
         finally:

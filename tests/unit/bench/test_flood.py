@@ -50,7 +50,7 @@ def serve_one(answer: Callable[[int], bytes]) -> Iterator[int]:
 def test_what_the_floor_appends_is_what_it_was_sent(tmp_path: Path) -> None:
     with (
         Floor(core(), "append", str(tmp_path), "3") as floor,
-        Flood(floor.port, [Repeated(FRAME, slice(4, 10)) for _ in range(2)]) as flood,
+        Flood.at(floor.port, [Repeated(FRAME, slice(4, 10)) for _ in range(2)]) as flood,
     ):
         load = flood.run(0.05)
     assert load.requests >= 10
@@ -63,7 +63,7 @@ def test_what_the_floor_sends_is_the_beginning_of_a_file(tmp_path: Path) -> None
     file.write_bytes(bytes(size))
     with (
         Floor(core(), "send", str(file), str(size)) as floor,
-        Flood(floor.port, [Repeated(FRAME, NOWHERE, least=size)]) as flood,
+        Flood.at(floor.port, [Repeated(FRAME, NOWHERE, least=size)]) as flood,
     ):
         assert flood.run(0.05).requests >= 5
 
@@ -73,7 +73,7 @@ def test_answers_of_all_sizes_are_counted_and_none_is_left_over(size: int) -> No
     answer = (size + 2).to_bytes(4, "big") + bytes(2 + size)
     with (
         serve_one(lambda number: answer) as port,
-        Flood(port, [Repeated(FRAME, slice(4, 6), least=size)]) as flood,
+        Flood.at(port, [Repeated(FRAME, slice(4, 6), least=size)]) as flood,
     ):
         assert flood.run(0.01).requests >= 5
         assert flood.run(0.01).requests >= 5
@@ -82,7 +82,7 @@ def test_answers_of_all_sizes_are_counted_and_none_is_left_over(size: int) -> No
 def test_an_answer_with_an_error_ends_the_flood() -> None:
     with (
         serve_one(lambda number: b"\0\0\0\2\0" + bytes([number > 7])) as port,
-        Flood(port, [Repeated(FRAME, slice(4, 6))]) as flood,
+        Flood.at(port, [Repeated(FRAME, slice(4, 6))]) as flood,
         pytest.raises(RuntimeError, match="answered"),
     ):
         flood.run(5)
@@ -109,7 +109,7 @@ def test_a_connection_whose_requests_nobody_reads_does_not_hold_up_another() -> 
         server = threading.Thread(target=serve)
         server.start()
         with (
-            Flood(listener.getsockname()[1], [Repeated(large, slice(4, 6)), Repeated(FRAME, slice(4, 6))]) as flood,
+            Flood.at(listener.getsockname()[1], [Repeated(large, slice(4, 6)), Repeated(FRAME, slice(4, 6))]) as flood,
             pytest.raises(ConnectionError),
         ):
             flood.run(10)

@@ -1,21 +1,25 @@
-"""Saved runs and kept rows are shown together, the newest of each row."""
+"""Saved runs and kept rows are shown together, the newest of each row; rows are kept as they are measured."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
+import pytest
 from bench import __main__ as bench
 from bench import kept, results
+from bench.results import Comparison
 from bench.rows import ROWS
+from bench.rows.row import Row
 
 from tests.unit.bench.samples import RATE, compare, run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
+    from bench.lab import Lab, Samples, Scale
+    from bench.results import Metric
 
 ONE, OTHER = "start", "latency"
 
@@ -40,3 +44,39 @@ def test_saved_runs_and_kept_rows_are_shown_together(
     assert "5.00×" in shown, "the kept row is newer than the saved one"
     assert "2.00×" not in shown
     assert "9.00×" not in shown
+
+
+class Measured(Row):
+    """A row that takes no time."""
+
+    name = title = "measured"
+
+    def metrics(self, scale: Scale) -> tuple[Metric, ...]:
+        return (RATE,)
+
+    def measure(self, lab: Lab) -> Samples:
+        return {"Kafka": [{RATE.key: 1.0}], "Barnabas": [{RATE.key: 2.0}]}
+
+
+class Interrupted(Measured):
+    """A row in the middle of which Ctrl-C is typed."""
+
+    name = title = "interrupted"
+
+    def compare(self, lab: Lab) -> NoReturn:
+        raise KeyboardInterrupt
+
+
+def test_a_row_is_kept_as_soon_as_it_is_measured_whatever_becomes_of_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [Measured(), Interrupted()]
+    folder = tmp_path / "kept"
+    keep = kept.keep
+    monkeypatch.setattr(bench, "ROWS", rows)
+    monkeypatch.setattr(kept, "keep", lambda runs, known: keep(runs, known, folder))
+    monkeypatch.setattr(sys, "argv", ["bench", "--only", "measured", "interrupted", "--keep"])
+    with pytest.raises(KeyboardInterrupt):
+        bench.main()
+    (found,) = kept.load(rows, folder)
+    assert found.comparisons == (Comparison("measured", RATE, (1.0,), (2.0,)),)

@@ -113,17 +113,6 @@ def test_a_page_keeps_what_stands_around_the_results(tmp_path: Path) -> None:
     assert "2.00×" not in text
 
 
-def test_rows_that_are_kept_have_a_table_of_their_own(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(f"{report.BEGIN}\nall\n{report.END}\nbetween\n{report.KEPT_BEGIN}\nold\n{report.END}\nafter\n")
-    report.write_docs(run(compare(RATE, 100, 300)), page, report.KEPT_BEGIN)
-    text = page.read_text()
-    assert text.startswith(f"{report.BEGIN}\nall\n{report.END}\nbetween\n{report.KEPT_BEGIN}\n")
-    assert text.endswith(f"\n{report.END}\nafter\n")
-    assert "old" not in text
-    assert text.count("3.00×") == 1
-
-
 def test_a_page_without_a_place_for_results_is_left_alone(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("nothing here\n")
