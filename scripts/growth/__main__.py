@@ -6,6 +6,7 @@ connections  10,000 quiet connections to one broker
 groups       1,000 groups of 100 members that only send heartbeats, in both protocols
 at-rest      100,000 groups with an offset, and 100,000 transactional ids, that nobody uses
 listing      10,000 topics in `barnabas topics --list`, and in Metadata
+cores        one broker and two, each a process, under the same clients
 
 Brokers run on ports of the system, with their data in a folder that is removed, and are ended with this program. Each
 size has bounds of time and memory; one that the machine does not hold is left out, and the program says why.
@@ -24,7 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from scripts.growth import at_rest, connections, groups, listing, partitions
+from scripts.growth import at_rest, connections, cores, groups, listing, partitions
 from scripts.growth.tables import Column, table
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def _of_kind(measure: Callable[[Path, str, int, int, Column], None], kind: str, 
     return lambda folder, memory, column: measure(folder, kind, size, memory, column)
 
 
-PARTS: Final = ("partitions", "connections", "groups", "at-rest", "listing")
+PARTS: Final = ("partitions", "connections", "groups", "at-rest", "listing", "cores")
 
 
 def main() -> None:
@@ -118,6 +119,7 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=1_000, metavar="N", help=f"of {groups.MEMBERS} members each")
     parser.add_argument("--at-rest", type=int, nargs="+", default=[10_000, 100_000], metavar="N")
     parser.add_argument("--topics", type=int, nargs="+", default=[100, 1_000, 10_000], metavar="N")
+    parser.add_argument("--brokers", type=int, nargs="+", default=[1, 2], metavar="N")
     parser.add_argument("--minutes", type=float, default=15.0, help="for each size [15]")
     parser.add_argument("--memory", type=float, default=12.0, metavar="GB", help="for all brokers of a size [12]")
     asked = parser.parse_args()
@@ -142,6 +144,8 @@ def main() -> None:
                 for size in asked.at_rest
             }
             run.part("at rest", kinds)
+        elif part == "cores":
+            run.part("brokers", {str(count): _of_size(cores.measure, count) for count in asked.brokers})
         else:
             run.part("topics", {f"{size:,}": _of_size(listing.measure, size) for size in asked.topics})
 

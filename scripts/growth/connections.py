@@ -5,13 +5,13 @@ from __future__ import annotations
 import resource
 import time
 from contextlib import ExitStack
-from statistics import quantiles
 from typing import TYPE_CHECKING, Final
 
-from bench.clients import hot, wire
+from bench.clients import wire
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
 from scripts.growth import topics
 from scripts.growth.brokers import Brokers
+from scripts.growth.latencies import latencies
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from scripts.growth.tables import Column
 
 _TOPIC: Final = "beside"
-_RECORDS: Final = 1_000
 _REST: Final = 10.0
 _OWN_FILES: Final = 100
 """Descriptors of this process beside the connections."""
@@ -37,8 +36,8 @@ def measure(folder: Path, count: int, memory: int, column: Column) -> None:
     hello = wire.frame(ApiVersionsRequest(client_software_name="growth", client_software_version="1"))
     with Brokers(folder, 1, memory) as brokers, brokers.connection() as admin:
         topics.create(admin, [_TOPIC], 1, 1, 1)
-        _latencies(brokers)
-        column.note("a record alone, p50 µs", _latencies(brokers)[49])
+        latencies(brokers.port(), _TOPIC, 0)
+        column.note("a record alone, p50 µs", latencies(brokers.port(), _TOPIC, 0)[49])
         before = brokers.memory()
         resting = brokers.at_rest(_REST)
         with ExitStack() as stack:
@@ -53,25 +52,10 @@ def measure(folder: Path, count: int, memory: int, column: Column) -> None:
             column.note("memory of each, KB", (brokers.memory() - before) / count / 1e3)
             column.note("at rest without them, processor ms a second", resting * 1e3)
             column.note("at rest with them, processor ms a second", brokers.at_rest(_REST) * 1e3)
-            beside = _latencies(brokers)
+            beside = latencies(brokers.port(), _TOPIC, 0)
             column.note("a record beside them, p50 µs", beside[49])
             column.note("a record beside them, p99 µs", beside[98])
             used, began = brokers.processor(), time.perf_counter()
-        _latencies(brokers)
+        latencies(brokers.port(), _TOPIC, 0)
         column.note("closed, and 1,000 records after it, s", time.perf_counter() - began)
         column.note("memory left of each, KB", (brokers.memory() - before) / count / 1e3)
-
-
-def _latencies(brokers: Brokers) -> list[float]:
-    """Percentiles of the microseconds of produces of a record, one after the other."""
-    frame = wire.produce_request(_TOPIC, 0, wire.batch(hot.RECORD))
-    error = wire.produce_error_at(_TOPIC)
-    took = []
-    with brokers.connect() as connection:
-        for _ in range(_RECORDS):
-            began = time.perf_counter()
-            connection.sendall(frame)
-            if any(wire.receive(connection)[error]):
-                raise RuntimeError("a record was refused")
-            took.append((time.perf_counter() - began) * 1e6)
-    return quantiles(took, n=100)
