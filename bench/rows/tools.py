@@ -90,6 +90,8 @@ class ProducerPerfRow(ToolRow):
     size: int
     records: Callable[[Scale], int]
     target: Target
+    ours: tuple[str, ...] = ()
+    """What our tool is told beside the words that both take."""
 
     def metrics(self, scale: Scale) -> tuple[Metric, ...]:
         """The tool's own rate."""
@@ -107,7 +109,7 @@ class ProducerPerfRow(ToolRow):
                     "--payload-file", str(payload_file(lab.folder, self.size)),
                     "--command-property", "acks=1",
                 ]  # fmt: skip
-                done = _run(tool, "org.apache.kafka.tools.ProducerPerformance", "producer-perf", words)
+                done = _run(tool, "org.apache.kafka.tools.ProducerPerformance", "producer-perf", words, self.ours)
                 lab.expect_records(broker, topic, PARTITIONS, records)
             return {"throughput": tools.produced(done.output, records), "tool-cpu": done.cpu}
 
@@ -123,6 +125,8 @@ class ConsumerPerfRow(ToolRow):
     size: int
     records: Callable[[Scale], int]
     target: Target
+    ours: tuple[str, ...] = ()
+    """What our tool is told beside the words that both take."""
 
     def metrics(self, scale: Scale) -> tuple[Metric, ...]:
         """The tool's own rate while fetching."""
@@ -137,7 +141,7 @@ class ConsumerPerfRow(ToolRow):
         words = ["--bootstrap-server", f"127.0.0.1:{broker.port}", "--topic", topic, "--num-records", str(records)]
 
         def once(tool: str) -> dict[str, float]:
-            done = _run(tool, "org.apache.kafka.tools.ConsumerPerformance", "consumer-perf", words)
+            done = _run(tool, "org.apache.kafka.tools.ConsumerPerformance", "consumer-perf", words, self.ours)
             return {"throughput": tools.consumed(done.output, records), "tool-cpu": done.cpu}
 
         return once
@@ -147,16 +151,33 @@ def _rate(target: Target) -> tuple[Metric, ...]:
     return (Metric("throughput", "throughput", throughput().unit, Kind.THROUGHPUT, Better.HIGHER, target), _CPU)
 
 
-def _run(tool: str, main: str, command: str, words: list[str]) -> Done:
-    return tools.kafka(main, *words) if tool == KAFKA else tools.ours(command, *words)
+def _run(tool: str, main: str, command: str, words: list[str], ours: tuple[str, ...]) -> Done:
+    return tools.kafka(main, *words) if tool == KAFKA else tools.ours(command, *words, *ours)
 
 
 _NOT_SLOWER: Final = Target(1.0)
 
 TOPICS_LIST = ListRow()
+_TWO: Final = ("--processes", "2")
 PERF = (
     ProducerPerfRow("producer-perf-1k", "producer-perf, 1 KB", 1024, lambda scale: scale.records_1k, _NOT_SLOWER),
     ProducerPerfRow("producer-perf-100", "producer-perf, 100 B", 100, lambda scale: scale.records_100, _NOT_SLOWER),
+    ProducerPerfRow(
+        "producer-perf-two",
+        "producer-perf, 100 B, --processes 2",
+        100,
+        lambda scale: scale.records_100,
+        _NOT_SLOWER,
+        _TWO,
+    ),
     ConsumerPerfRow("consumer-perf-1k", "consumer-perf, 1 KB", 1024, lambda scale: scale.records_1k, _NOT_SLOWER),
     ConsumerPerfRow("consumer-perf-100", "consumer-perf, 100 B", 100, lambda scale: scale.records_100, _NOT_SLOWER),
+    ConsumerPerfRow(
+        "consumer-perf-two",
+        "consumer-perf, 100 B, --processes 2",
+        100,
+        lambda scale: scale.records_100,
+        _NOT_SLOWER,
+        _TWO,
+    ),
 )

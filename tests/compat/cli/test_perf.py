@@ -6,8 +6,11 @@ Rates differ from run to run; what is compared is the shape of each line, and ev
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -18,7 +21,6 @@ from tests.support.processes import Process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
     from subprocess import CompletedProcess
 
     from tests.compat.cli.conftest import Cli
@@ -161,6 +163,39 @@ class TestProducerPerf:
         words = ("--topic", new_topic(), "--num-records", 1500, "--payload-monotonic", "--throughput", 1000)
         assert '"client_id": "perf-producer-client"' in ours("producer-perf", *words, "--print-metrics").stdout
 
+    def test_several_processes_share_the_records(self, ours: Ours, bootstrap: str, new_topic: TopicMaker) -> None:
+        topic = new_topic()
+        words = ("--topic", topic, "--num-records", 100, "--payload-monotonic", "--throughput", 1000)
+        done = ours("producer-perf", *words, "--processes", 3, "--transaction-duration-ms", 10)
+        assert done.returncode == 0, done.stderr
+        assert re.fullmatch(r"100 records sent, [\d.]+ records/sec .* ms 99.9th.\n", done.stdout)
+        assert sorted(map(int, read(bootstrap, topic, 100))) == list(range(100))
+
+    def test_one_process_that_fails_makes_all_fail(self, ours: Ours, new_topic: TopicMaker) -> None:
+        topic = new_topic(1, {"max.message.bytes": "100"})
+        words = ("--topic", topic, "--num-records", 4, "--record-size", 500, "--throughput", -1)
+        done = ours("producer-perf", *words, "--processes", 2)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith("Error: 2 records were not stored; the first: ")
+        assert done.stderr.count("\n") == 1
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="looks for child processes in /proc")
+    def test_a_process_that_is_killed_ends_the_others(
+        self, bootstrap: str, new_topic: TopicMaker, tmp_path: Path
+    ) -> None:
+        words = [sys.executable, "-m", "barnabas.cli.main", "producer-perf", "--bootstrap-server", bootstrap]
+        words += ["--topic", new_topic(), "--num-records", "1000000", "--payload-monotonic", "--throughput", "1000"]
+        words += ["--processes", "2", "--reporting-interval", "100"]
+        with Process("producer-perf", words, tmp_path / "log") as command:
+            command.wait_for_output(r"\brecords sent\b", 60)
+            children = Path(f"/proc/{command.pid}/task/{command.pid}/children").read_text().split()
+            clients = [child for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+            assert len(clients) == 2
+            os.kill(int(clients[0]), signal.SIGKILL)
+            assert command.wait(60) == 1
+            assert "A process of --processes was ended by somebody else." in command.tail()
+            assert not any(Path(f"/proc/{client}").exists() for client in clients)
+
 
 class TestConsumerPerf:
     @pytest.fixture
@@ -225,6 +260,20 @@ class TestConsumerPerf:
         assert told["fetchRecordsPerSec"] >= told["recordsPerSec"] > 0
         assert told["startTime"] < told["endTime"]
         assert [each["records"] for each in told["intervals"]][-1] == 20_000
+
+    def test_several_processes_are_one_group(self, ours: Ours, topic: str) -> None:
+        words = ("--topic", topic, "--num-records", 20_000, "--processes", 3, "--group", f"{topic}-readers")
+        done = ours("consumer-perf", *words)
+        assert (done.returncode, done.stderr) == (0, "")
+        line = done.stdout.splitlines()[1].split(", ")
+        assert int(line[4]) == 20_000
+        assert float(line[3]) > 0
+        detailed = ours("consumer-perf", *words[:-1], f"{topic}-others", "--show-detailed-stats", "--hide-header")
+        assert detailed.returncode == 0
+        lines = [each.split(", ") for each in detailed.stdout.splitlines()]
+        assert {each[1] for each in lines} == {"0", "1", "2"}, "each process has lines of its own"
+        last = {each[1]: int(each[4]) for each in lines}
+        assert sum(last.values()) == 20_000
 
     def test_from_the_end_nothing_is_read(self, ours: Ours, topic: str) -> None:
         done = ours("consumer-perf", "--topic", topic, "--messages", 1, "--from-latest", "--timeout", 2000)

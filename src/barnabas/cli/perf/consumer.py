@@ -1,9 +1,9 @@
 """`barnabas consumer-perf`: kafka-consumer-perf-test, over librdkafka.
 
 What differs, on purpose: reading stops at the very record that was asked for, where Kafka's tool counts its last poll
-to the end, and --show-detailed-stats has a last line for what came after the last full interval. And since the client
-is librdkafka, the group has no committed offset for a partition of which nothing was read, where Java's commits the
-position that it began with.
+to the end (with --processes each of them does), and --show-detailed-stats has a last line for what came after the last
+full interval. And since the client is librdkafka, the group has no committed offset for a partition of which nothing
+was read, where Java's commits the position that it began with.
 """
 
 from __future__ import annotations
@@ -20,12 +20,21 @@ from barnabas.cli.common.help import Command, option
 from barnabas.cli.common.options import takes
 from barnabas.cli.common.output import json_option
 from barnabas.cli.common.values.numbers import POSITIVE32, POSITIVE64
-from barnabas.cli.perf.consuming import DETAILED_HEADER, HEADER, ConsumerRun
+from barnabas.cli.perf.consuming import DETAILED_HEADER, HEADER, ConsumerRun, Reading, report
 from barnabas.cli.perf.dates import JavaDate
-from barnabas.cli.perf.properties import PerfOptions, consumer_config_option, perf_options, report_options
+from barnabas.cli.perf.properties import (
+    PerfOptions,
+    check_processes,
+    consumer_config_option,
+    perf_options,
+    processes_option,
+    report_options,
+)
 from barnabas.cli.perf.stats import without_collector
+from barnabas.cli.perf.tally import Tally
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 DEFAULTS: Final = {
@@ -44,6 +53,7 @@ class Options(PerfOptions):
     topic: str | None
     include: str | None
     num_records: int | None
+    processes: int
     messages: int | None
     group: str | None
     from_latest: bool
@@ -66,6 +76,7 @@ class Options(PerfOptions):
         renamed(self, "bootstrap_server", "broker_list")
         if not self.count:
             raise click.UsageError("Say how many records to read: --num-records N.")
+        check_processes(self.processes, self.count, self.print_metrics)
 
     @property
     def count(self) -> int:
@@ -102,6 +113,10 @@ class Options(PerfOptions):
             "--reporting-interval 1000 --hide-header",
         ),
         (
+            "read in two processes, where one is not enough to keep the brokers busy",
+            "barnabas consumer-perf --topic perf --num-records 5000000 --processes 2",
+        ),
+        (
             "read with the consumer group protocol",
             "barnabas consumer-perf --topic perf --num-records 1000000 --command-property group.protocol=consumer",
         ),
@@ -113,6 +128,7 @@ class Options(PerfOptions):
 )
 @option("--num-records", type=POSITIVE64, metavar="N", help="The number of records to read.", section="Load")
 @option("--messages", type=POSITIVE64, metavar="N", help="Older name of --num-records.", section="Load")
+@processes_option("Read in this many processes at once, whose consumers are members of the group.  [default: 1]")
 @option("--group", metavar="GROUP", help="The consumer group.  [default: a new one]", section="Load")
 @option(
     "--from-latest",
@@ -160,19 +176,56 @@ def command(options: Options) -> None:
 
     The client is librdkafka, so properties are its own where they differ from Java's.
     """
-    run = ConsumerRun(
+    dates = JavaDate(options.date_format)
+    if not options.hide_header and not options.as_json:
+        click.echo(DETAILED_HEADER if options.show_detailed_stats else HEADER)
+    readings = _read_together(options) if options.processes > 1 else [_read(options, options.consumer_properties())]
+    report(readings, dates, options.timeout, detailed=options.show_detailed_stats, as_json=options.as_json)
+
+
+def _read_together(options: Options) -> list[Reading]:
+    """Start processes whose consumers share the partitions as members of one group."""
+    from barnabas.cli.perf.processes import SharedTally, run_together
+
+    readings: list[Reading] = []
+    tally, properties = SharedTally(), options.consumer_properties()
+    shares = [(options, properties, tally, number) for number in range(options.processes)]
+    run_together(_read_share, shares, lambda: None, readings.append)
+    return readings
+
+
+def _read_share(
+    wait_for_all: Callable[[], None],
+    send: Callable[[Reading], None],
+    options: Options,
+    properties: dict[str, Any],
+    tally: Tally,
+    number: int,
+) -> None:
+    """What one process of several does."""
+    run = _open(options, properties, number)
+    wait_for_all()
+    with without_collector():
+        send(run.consume(options.count, options.timeout, tally))
+
+
+def _read(options: Options, properties: dict[str, Any]) -> Reading:
+    run = _open(options, properties, 0)
+    with without_collector():
+        return run.consume(options.count, options.timeout, Tally())
+
+
+def _open(options: Options, properties: dict[str, Any], number: int) -> ConsumerRun:
+    return ConsumerRun(
         options.subscription,
-        options.consumer_properties(),
+        properties,
         dates=JavaDate(options.date_format),
         detailed=options.show_detailed_stats,
         reporting_ms=options.reporting_interval,
         metrics=options.print_metrics,
         as_json=options.as_json,
+        number=number,
     )
-    if not options.hide_header and not options.as_json:
-        click.echo(DETAILED_HEADER if options.show_detailed_stats else HEADER)
-    with without_collector():
-        run.consume(options.count, options.timeout)
 
 
 def whole_names(pattern: str) -> str:

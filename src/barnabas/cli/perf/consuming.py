@@ -1,11 +1,14 @@
-"""The measurement of `barnabas consumer-perf`: read records, count them, and print Kafka's lines."""
+"""The measurement of `barnabas consumer-perf`: read records, count them, and print Kafka's lines.
+
+One consumer or several, each in a process of its own (`processes`), make one measurement: they share a tally, and what
+each of them has read is added up at the end.
+"""
 
 from __future__ import annotations
 
 import json
 import time
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -17,7 +20,10 @@ from barnabas.clients.errors import translated
 from barnabas.model.permissions import read_from
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from barnabas.cli.perf.dates import JavaDate
+    from barnabas.cli.perf.tally import Tally
 
 BATCH: Final = 10_000
 _NEW_FIELDS: Final = ", rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
@@ -69,8 +75,27 @@ class Counted:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one consumer has read."""
+
+    started_at: float
+    ended_at: float
+    """In seconds since 1970."""
+    joining: float
+    """The seconds that it waited for its first partitions, or for others after it had lost all."""
+    records: int
+    bytes: int
+    number: int
+    """Of the consumer, if there are several."""
+    timed_out: bool
+    """Whether no consumer had a record for too long."""
+    windows: tuple[Counted, ...]
+    metrics: str | None
+
+
 class ConsumerRun:
-    """One measurement."""
+    """One consumer."""
 
     def __init__(
         self,
@@ -82,13 +107,16 @@ class ConsumerRun:
         reporting_ms: int,
         metrics: bool,
         as_json: bool,
+        number: int = 0,
     ) -> None:
+        """Where it is one of several, its `number` stands in its lines, as that of a thread in Kafka's."""
         from barnabas.clients.library import load_kafka
 
         self._topic = topic
         self._dates = dates
         self._detailed = detailed
         self._as_json = as_json
+        self._number = number
         self._windows: list[Counted] = []
         self._interval = reporting_ms / 1000
         self._metrics: list[str] = []
@@ -104,30 +132,30 @@ class ConsumerRun:
         self._group = properties.get("group.id")
         self._consumer = open_perf_client("Consumer", properties)
         self._assigned_partitions = 0
-        self._joining = time.monotonic()
+        self._joining = 0.0
         self._join_seconds = 0.0
         self._window_join = 0.0
 
-    def consume(self, count: int, timeout_ms: int) -> None:
-        """Read `count` records, or until none came for too long; print what came of it."""
+    def consume(self, count: int, timeout_ms: int, tally: Tally) -> Reading:
+        """Read until all consumers together have read `count` records, or none came for too long."""
         started, started_at = time.monotonic(), time.time()
+        self._joining = started
         consumer = self._consumer
         consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked)
-        read = size = 0
+        read = size = before = 0
         window = (started, 0, 0)
         last_record_at = started
-        while read < count:
-            messages = self._good(consumer.consume(min(BATCH, count - read), 0.05))
+        timed_out = False
+        while (total := tally.total) < count:
+            messages = self._good(consumer.consume(min(BATCH, count - total), 0.05))
             read += len(messages)
             size += self._size(messages)
+            total = tally.add(len(messages))
             now = time.monotonic()
-            if messages:
-                last_record_at = now
+            if total > before:
+                before, last_record_at = total, now
             elif (now - last_record_at) * 1000 > timeout_ms:
-                line_printer(as_json=self._as_json)(
-                    "WARNING: Exiting before consuming the expected number of records: "
-                    f"timeout ({timeout_ms} ms) exceeded. You can use the --timeout option to increase the timeout."
-                )
+                timed_out = True
                 break
             if self._detailed and now - window[0] >= self._interval:
                 self._end_window(now, window, read, size)
@@ -136,14 +164,13 @@ class ConsumerRun:
         consumer.close()
         if self._detailed:
             self._end_window(ended, window, read, size)
-        total = self._total(started_at, ended - started, read, size)
-        if self._as_json:
-            self._print_document(total)
-            return
-        if not self._detailed:
-            click.echo(f"{total.begin}, {total.end}, {total.line}")
-        for line in self._metrics[-1:]:
-            click.echo(line)
+        return Reading(
+            *(started_at, started_at + ended - started, self._join_seconds, read, size),
+            number=self._number,
+            timed_out=timed_out,
+            windows=tuple(self._windows),
+            metrics=self._metrics[-1] if self._metrics else None,
+        )
 
     def _good(self, messages: list[Any]) -> list[Any]:
         """Those that are records; an error that does not go away is raised. Without errors, no Python runs for each."""
@@ -172,20 +199,11 @@ class ConsumerRun:
         if not self._assigned_partitions:
             self._joining = time.monotonic()
 
-    def _total(self, started_at: float, seconds: float, read: int, size: int) -> Counted:
-        return Counted(
-            self._time(started_at),
-            self._time(started_at + seconds),
-            *(read, read, size, size),
-            seconds=seconds,
-            joining=self._join_seconds,
-        )
-
     def _end_window(self, now: float, window: tuple[float, int, int], read: int, size: int) -> None:
         """An interval is over: print its line, or keep it for the document."""
         begun, read_before, size_before = window
         joining, self._window_join = self._window_join, 0.0
-        now_text = self._time(time.time())
+        now_text = self._dates.of(time.time())
         counted = Counted(
             *(now_text, now_text),
             *(read, read - read_before, size, size - size_before),
@@ -195,15 +213,40 @@ class ConsumerRun:
         if self._as_json:
             self._windows.append(counted)
         else:
-            click.echo(f"{now_text}, 0, {counted.line}")
+            click.echo(f"{now_text}, {self._number}, {counted.line}")
 
-    def _print_document(self, total: Counted) -> None:
+
+def report(readings: Sequence[Reading], dates: JavaDate, timeout_ms: int, *, detailed: bool, as_json: bool) -> None:
+    """Print what came of one consumer, or of several together."""
+    if any(reading.timed_out for reading in readings):
+        line_printer(as_json=as_json)(
+            "WARNING: Exiting before consuming the expected number of records: "
+            f"timeout ({timeout_ms} ms) exceeded. You can use the --timeout option to increase the timeout."
+        )
+    started_at = min(reading.started_at for reading in readings)
+    ended_at = max(reading.ended_at for reading in readings)
+    read, size = (sum(reading.records for reading in readings), sum(reading.bytes for reading in readings))
+    total = Counted(
+        dates.of(started_at),
+        dates.of(ended_at),
+        *(read, read, size, size),
+        seconds=ended_at - started_at,
+        joining=max(reading.joining for reading in readings),
+    )
+    metrics = [reading.metrics for reading in readings if reading.metrics is not None]
+    if as_json:
         document: dict[str, object] = {"startTime": total.begin, "endTime": total.end, **total.document}
-        if self._detailed:
-            document["intervals"] = [{"time": window.end, **window.document} for window in self._windows]
-        if self._metrics:
-            document["metrics"] = json.loads(self._metrics[-1])
+        if detailed:
+            document["intervals"] = [
+                {"time": window.end, "threadId": reading.number, **window.document}
+                for reading in readings
+                for window in reading.windows
+            ]
+        for each in metrics:
+            document["metrics"] = json.loads(each)
         print_json(document)
-
-    def _time(self, seconds: float) -> str:
-        return self._dates.format(datetime.fromtimestamp(seconds))
+        return
+    if not detailed:
+        click.echo(f"{total.begin}, {total.end}, {total.line}")
+    for each in metrics:
+        click.echo(each)

@@ -7,13 +7,13 @@ and everything that is no letter stands for itself.
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 import click
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
 
 _PART: Final = re.compile(r"'((?:[^']|'')*)'|(([a-zA-Z])\3*)|([^a-zA-Z']+)")
 _NUMBERS: Final[dict[str, Callable[[datetime], int]]] = {
@@ -48,6 +48,10 @@ class JavaDate:
                 self._parts.append(_fixed(plain if quoted is None else quoted.replace("''", "'") or "'"))
         if position != len(pattern):
             raise click.UsageError(f"--date-format {pattern} has a quote that is not closed.")
+
+    def of(self, seconds: float) -> str:
+        """The moment of so many seconds since 1970, in the zone of this machine."""
+        return self.format(datetime.fromtimestamp(seconds))
 
     def format(self, moment: datetime) -> str:
         """The moment in words."""

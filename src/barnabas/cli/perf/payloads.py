@@ -22,11 +22,16 @@ POOL = 4 << 20
 
 
 def make_payloads(
-    size: int | None, path: Path | None, delimiter: str, monotonic: bool, say: Callable[[str], None] = click.echo
+    size: int | None,
+    path: Path | None,
+    delimiter: str,
+    monotonic: bool,
+    say: Callable[[str], None] = click.echo,
+    first: int = 0,
 ) -> Callable[[int], bytes]:
-    """The payload of each record, by its number."""
+    """The payload of each record, by its number; the numbers that are sent begin with `first`."""
     if monotonic:
-        return lambda number: str(number).encode()
+        return lambda number: str(first + number).encode()
     if path is not None:
         return _from_file(path, delimiter, say)
     return _random_letters(size or 1)

@@ -13,19 +13,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from barnabas.cli.common.combinations import exactly_one
+from barnabas.cli.common.failures import Failed
 from barnabas.cli.common.help import Command, option
 from barnabas.cli.common.options import takes
-from barnabas.cli.common.output import json_option
+from barnabas.cli.common.output import json_option, print_json
 from barnabas.cli.common.values.files import FILE
 from barnabas.cli.common.values.numbers import INT64, POSITIVE32, POSITIVE64, Decimal
 from barnabas.cli.common.values.pairs import parse_pairs
 from barnabas.cli.perf.payloads import make_payloads
 from barnabas.cli.perf.producing import ProducerRun
-from barnabas.cli.perf.properties import PerfOptions, perf_options
-from barnabas.cli.perf.stats import line_printer, without_collector
+from barnabas.cli.perf.properties import PerfOptions, check_processes, perf_options, processes_option
+from barnabas.cli.perf.stats import ProducerStats, SentStats, line_printer, without_collector
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from barnabas.cli.perf.stats import CountedRecords
 
 DEFAULT_TRANSACTION_MS = 3000
 
@@ -42,6 +46,7 @@ class Options(PerfOptions):
     payload_monotonic: bool
     throughput: float
     warmup_records: int
+    processes: int
     transactional_id: str | None
     transaction_duration_ms: int | None
     reporting_interval: int
@@ -60,6 +65,9 @@ class Options(PerfOptions):
             raise click.UsageError(
                 f"--warmup-records {self.warmup_records} leaves nothing of --num-records {self.num_records}."
             )
+        check_processes(self.processes, self.num_records, self.print_metrics)
+        if self.processes > 1 and self.warmup_records:
+            raise click.UsageError("--warmup-records is for one process; leave --processes out.")
         if self.more and not (self.producer_props or self.command_property):
             raise click.UsageError(f"{self.more[0]!r} is no option. A property goes behind --command-property.")
 
@@ -77,6 +85,25 @@ class Options(PerfOptions):
             found["transactional.id"] = f"performance-producer-{random.getrandbits(64):016x}"
         return found
 
+    def make_payloads(self, say: Callable[[str], None], first: int = 0) -> Callable[[int], bytes]:
+        """The payload of each record, by its number."""
+        return make_payloads(
+            self.record_size, self.payload_file, self.payload_delimiter, self.payload_monotonic, say, first
+        )
+
+    def shares(self) -> list[tuple[Options, dict[str, Any], int, int]]:
+        """What each of several processes does: its properties, the number of its first record, and of how many."""
+        shares = []
+        first = 0
+        for number in range(self.processes):
+            count = (self.num_records - first) // (self.processes - number)
+            properties = self.producer_properties()
+            if "transactional.id" in properties:
+                properties["transactional.id"] += f"-{number + 1}"
+            shares.append((self, properties, first, count))
+            first += count
+        return shares
+
 
 @click.command(
     "producer-perf",
@@ -90,6 +117,10 @@ class Options(PerfOptions):
             "send 10,000 records per second, acknowledged by all replicas",
             "barnabas producer-perf --topic perf --num-records 100000 --record-size 100 --throughput 10000 "
             "--command-property acks=all",
+        ),
+        (
+            "send from two processes, where one is not enough to keep the brokers busy",
+            "barnabas producer-perf --topic perf --num-records 5000000 --record-size 100 --throughput -1 --processes 2",
         ),
         (
             "print the result as JSON for a script",
@@ -136,6 +167,7 @@ class Options(PerfOptions):
     help="The number of records at the start that the steady-state line leaves out.",
     section="Load",
 )
+@processes_option("Send from this many processes at once, each with a producer of its own.  [default: 1]")
 @option(
     "--transactional-id", metavar="ID", help="Send in transactions with this transactional id.", section="Transactions"
 )
@@ -185,27 +217,87 @@ def command(options: Options) -> None:
 
     The client is librdkafka, so properties are its own where they differ from Java's.
     """
-    assert options.topic is not None
+    if options.processes > 1:
+        _produce_together(options)
+    else:
+        _produce_alone(options)
+
+
+def _produce_alone(options: Options) -> None:
     properties = options.producer_properties()
     say = line_printer(as_json=options.as_json)
-    payloads = make_payloads(
-        options.record_size, options.payload_file, options.payload_delimiter, options.payload_monotonic, say
-    )
-    transactional = "transactional.id" in properties
-    transaction_ms = options.transaction_duration_ms or (DEFAULT_TRANSACTION_MS if transactional else None)
-    run = ProducerRun(
-        options.topic,
-        properties,
-        options.reporting_interval,
-        options.warmup_records,
-        metrics=options.print_metrics,
-        as_json=options.as_json,
-    )
+    payloads = options.make_payloads(say)
+    run = _open(options, properties)
     if options.warmup_records:
         say(
             f"Warmup first {options.warmup_records} records. Steady state results will print after the complete test "
             "summary."
         )
     with without_collector():
-        run.produce(options.num_records, payloads, options.throughput, transaction_ms)
+        run.produce(options.num_records, payloads, options.throughput, _transaction_ms(options, properties))
         run.finish()
+
+
+def _produce_together(options: Options) -> None:
+    """Start processes, and add up what they count."""
+    from barnabas.cli.perf.processes import run_together
+
+    say = line_printer(as_json=options.as_json)
+    options.make_payloads(say)  # a file that cannot be used is refused here, once
+    stats = ProducerStats(options.reporting_interval, say=say)
+
+    def take(counted: CountedRecords) -> None:
+        stats.record_counted(counted)
+        stats.report_if_due()
+
+    def tell() -> None:
+        if options.as_json:
+            print_json({**stats.summary(), "failed": options.num_records - stats.total.count})
+        else:
+            stats.print_total()
+
+    try:
+        run_together(_produce_share, options.shares(), stats.begin, take)
+    except Failed:
+        if stats.total.count:
+            tell()
+        raise
+    tell()
+
+
+def _produce_share(
+    wait_for_all: Callable[[], None],
+    send: Callable[[CountedRecords], None],
+    options: Options,
+    properties: dict[str, Any],
+    first: int,
+    count: int,
+) -> None:
+    """What one process of several does."""
+    payloads = options.make_payloads(lambda line: None, first)
+    stats = SentStats(send)
+    run = _open(options, properties, stats)
+    wait_for_all()
+    with without_collector():
+        limit = options.throughput / options.processes
+        run.produce(count, payloads, limit, _transaction_ms(options, properties))
+        run.drain()
+        stats.send_rest()
+        run.raise_failures()
+
+
+def _open(options: Options, properties: dict[str, Any], stats: ProducerStats | None = None) -> ProducerRun:
+    assert options.topic is not None
+    return ProducerRun(
+        options.topic,
+        properties,
+        options.reporting_interval,
+        options.warmup_records,
+        metrics=options.print_metrics,
+        as_json=options.as_json,
+        stats=stats,
+    )
+
+
+def _transaction_ms(options: Options, properties: dict[str, Any]) -> int | None:
+    return options.transaction_duration_ms or (DEFAULT_TRANSACTION_MS if "transactional.id" in properties else None)

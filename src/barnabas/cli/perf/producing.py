@@ -42,7 +42,9 @@ class ProducerRun:
         *,
         metrics: bool,
         as_json: bool,
+        stats: ProducerStats | None = None,
     ) -> None:
+        """Where the client is one of several, `stats` takes what is counted."""
         from barnabas.clients.config import log
         from barnabas.clients.library import load_kafka
 
@@ -51,7 +53,7 @@ class ProducerRun:
         self._transactional_id = str(properties.get("transactional.id", ""))
         self._as_json = as_json
         self._say = line_printer(as_json=as_json)
-        self._stats = ProducerStats(reporting_ms, say=self._say)
+        self._stats = stats or ProducerStats(reporting_ms, say=self._say)
         self._steady: ProducerStats | None = None
         self._reporting_ms = reporting_ms
         self._error: Any = None
@@ -61,6 +63,8 @@ class ProducerRun:
         """What librdkafka has logged of that, for an error that comes without its name."""
         self._acknowledged: list[Any] = []
         """Messages that are not counted yet."""
+        self._unacknowledged = 0
+        """Records that had no outcome when they were waited for no longer."""
         self._counted_at = time.monotonic()
         """When messages were counted last: those that are not have come since."""
         kafka = load_kafka()
@@ -121,18 +125,27 @@ class ProducerRun:
 
     def finish(self) -> None:
         """Wait for the last acknowledgement, and print what came of it. Raises Failed."""
+        self.drain()
+        if self._as_json:
+            self._print_document()
+        else:
+            self._print_lines()
+        self.raise_failures()
+
+    def drain(self) -> None:
+        """Wait for the last acknowledgement."""
         deadline = time.monotonic() + FLUSH_SECONDS
         left = self._flush()
         while left and time.monotonic() < deadline:
             self._report()
             left = self._flush()
         self._count()
-        if self._as_json:
-            self._print_document()
-        else:
-            self._print_lines()
-        if left:
-            raise Failed(f"{left} records were not acknowledged within {FLUSH_SECONDS:g} s.")
+        self._unacknowledged = left
+
+    def raise_failures(self) -> None:
+        """Raise Failed if not every record was stored."""
+        if self._unacknowledged:
+            raise Failed(f"{self._unacknowledged} records were not acknowledged within {FLUSH_SECONDS:g} s.")
         if self._stats.failed:
             reason = delivery_error(self._error, self._topic, self._fatal)
             unnamed = f" ({self._fatal_lines[0]})" if self._fatal is None and self._fatal_lines else ""

@@ -8,15 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from barnabas.cli.common.client_properties import SERIALIZERS, given_properties
 from barnabas.cli.common.connection import DEFAULT_BOOTSTRAP_SERVER
 from barnabas.cli.common.help import F, option
 from barnabas.cli.common.options import Options
 from barnabas.cli.common.values.files import FILE
-from barnabas.cli.common.values.numbers import POSITIVE64
+from barnabas.cli.common.values.numbers import POSITIVE32, POSITIVE64
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 
@@ -79,6 +81,19 @@ def consumer_config_option(command: F) -> F:
         help="Older name of --command-config.",
         section="Connection",
     )(command)
+
+
+def processes_option(text: str) -> Callable[[F], F]:
+    """`--processes`, of the tools that are limited by the one core that a client uses."""
+    return option("--processes", type=POSITIVE32, default=1, metavar="N", help=text, section="Load")
+
+
+def check_processes(processes: int, records: int, metrics: bool) -> None:
+    """Refuse more processes than there are records, and statistics of several clients; raises UsageError."""
+    if processes > records:
+        raise click.UsageError(f"--processes {processes} is more than --num-records {records}.")
+    if processes > 1 and metrics:
+        raise click.UsageError("--print-metrics is for one process; leave --processes out.")
 
 
 def with_address(properties: dict[str, Any], bootstrap_server: str | None) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -166,7 +165,7 @@ class ShareConsumerRun:
 
     def _line(self, since: float, seconds: float, total: Taken, window: Taken) -> str:
         """Kafka's columns: what was taken in all, and how fast within the last so many seconds."""
-        begin, end = (self._dates.format(datetime.fromtimestamp(moment)) for moment in (since, since + seconds))
+        begin, end = map(self._dates.of, (since, since + seconds))
         return (
             f"{begin}, {end}, {total.bytes / MB:.4f}, {window.bytes / MB / seconds:.4f}, "
             f"{window.messages / seconds:.4f}, {total.messages}, {round(seconds * 1000)}"

@@ -11,7 +11,7 @@ import gc
 import time
 from collections import Counter
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 
 MB: Final = 1024 * 1024
 PERCENTILES: Final = (0.5, 0.95, 0.99, 0.999)
+SEND_MS: Final = 250
+"""Milliseconds between two times that one process of several sends what it has counted."""
+
+
+class CountedRecords(NamedTuple):
+    """What a process of several has counted since it last said so; one record at least."""
+
+    bytes: int
+    latencies: Counter[int]
+    """How many records had each latency, in milliseconds."""
 
 
 class Window:
@@ -42,6 +52,14 @@ class Window:
         self.bytes += size
         self.total_ms += sum(latencies_ms)
         self.max_ms = max(self.max_ms, max(latencies_ms))
+
+    def add_counted(self, counted: CountedRecords) -> None:
+        """More records, as another process has counted them."""
+        latencies = counted.latencies
+        self.count += latencies.total()
+        self.bytes += counted.bytes
+        self.total_ms += sum(latency * count for latency, count in latencies.items())
+        self.max_ms = max(self.max_ms, *latencies)
 
     @property
     def seconds(self) -> float:
@@ -70,11 +88,21 @@ class ProducerStats:
         self._interval = reporting_ms / 1000
         self._latencies: Counter[int] = Counter()
 
+    def begin(self) -> None:
+        """Count from now on."""
+        self.total, self._window = Window(), Window()
+
     def record(self, size: int, latencies_ms: Sequence[int]) -> None:
         """Records were acknowledged: one at least, of so many bytes together."""
         self.total.add(size, latencies_ms)
         self._window.add(size, latencies_ms)
         self._latencies.update(latencies_ms)
+
+    def record_counted(self, counted: CountedRecords) -> None:
+        """Records that another process has counted."""
+        self.total.add_counted(counted)
+        self._window.add_counted(counted)
+        self._latencies.update(counted.latencies)
 
     def report_if_due(self) -> None:
         """Print a line if the interval is over."""
@@ -116,6 +144,26 @@ class ProducerStats:
     def percentiles(self, shares: Sequence[float]) -> list[int]:
         """The latency that this share of records did not exceed, for each."""
         return percentiles(self._latencies, shares)
+
+
+class SentStats(ProducerStats):
+    """Acknowledged records of one process of several: nothing is printed, what was counted is sent now and then."""
+
+    def __init__(self, send: Callable[[CountedRecords], None]) -> None:
+        super().__init__(SEND_MS)
+        self._send = send
+
+    def report_if_due(self) -> None:
+        """Send what was counted if it is time."""
+        if self._window.seconds >= self._interval:
+            self.send_rest()
+
+    def send_rest(self) -> None:
+        """Send what was counted and not sent yet."""
+        if self._window.count:
+            self._send(CountedRecords(self._window.bytes, self._latencies))
+            self._latencies = Counter()
+        self._window = Window()
 
 
 def percent(share: float) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from barnabas.cli.perf import stats
-from barnabas.cli.perf.stats import MB, PERCENTILES, ProducerStats, percentiles
+from barnabas.cli.perf.stats import MB, PERCENTILES, SEND_MS, CountedRecords, ProducerStats, SentStats, percentiles
 
 
 class Clock:
@@ -89,3 +89,28 @@ def test_the_steady_state_is_announced_once(clock: Clock, capsys: pytest.Capture
 def test_nothing_sent_is_no_error(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     ProducerStats(1000).print_total()
     assert capsys.readouterr().out.startswith("0 records sent, 0.000000 records/sec (0.00 MB/sec), 0.00 ms avg")
+
+
+def test_what_processes_have_counted_adds_up_to_what_one_would_have(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, sum_of_two = ProducerStats(1000), ProducerStats(1000)
+    sent: list[CountedRecords] = []
+    for seed in (1, 2):
+        part, chance = SentStats(sent.append), random.Random(seed)
+        for _ in range(5):
+            latencies = [chance.randrange(30) for _ in range(chance.randrange(1, 9))]
+            part.record(10 * len(latencies), latencies)
+            one.record(10 * len(latencies), latencies)
+            part.report_if_due()
+            clock.now += SEND_MS / 1000 / 2
+        part.send_rest()
+        part.send_rest()
+    assert 2 < len(sent) < 10, "it is sent now and then, and nothing twice"
+    for counted in sent:
+        sum_of_two.record_counted(counted)
+    assert sum_of_two.summary() == one.summary()
+    one.report_if_due()
+    line = capsys.readouterr().out
+    sum_of_two.report_if_due()
+    assert capsys.readouterr().out == line != ""
