@@ -261,19 +261,32 @@ class TestConsumerPerf:
         assert told["startTime"] < told["endTime"]
         assert [each["records"] for each in told["intervals"]][-1] == 20_000
 
-    def test_several_processes_are_one_group(self, ours: Ours, topic: str) -> None:
-        words = ("--topic", topic, "--num-records", 20_000, "--processes", 3, "--group", f"{topic}-readers")
+    def test_several_processes_share_the_partitions(self, ours: Ours, topic: str) -> None:
+        words = ("--include", f"{topic[:-2]}.*", "--num-records", 20_000, "--processes", 3)
         done = ours("consumer-perf", *words)
         assert (done.returncode, done.stderr) == (0, "")
         line = done.stdout.splitlines()[1].split(", ")
         assert int(line[4]) == 20_000
-        assert float(line[3]) > 0
-        detailed = ours("consumer-perf", *words[:-1], f"{topic}-others", "--show-detailed-stats", "--hide-header")
+        assert 0 < float(line[9]) < 20_000 * 1000, "no time that anybody was reading is taken off"
+        detailed = ours("consumer-perf", *words, "--show-detailed-stats", "--hide-header")
         assert detailed.returncode == 0
         lines = [each.split(", ") for each in detailed.stdout.splitlines()]
-        assert {each[1] for each in lines} == {"0", "1", "2"}, "each process has lines of its own"
         last = {each[1]: int(each[4]) for each in lines}
+        assert sorted(last) == ["0", "1", "2"], "each process has lines of its own"
         assert sum(last.values()) == 20_000
+        assert last["2"] == 0, "there are two partitions"
+
+    def test_several_processes_go_on_where_the_group_was(self, ours: Ours, topic: str) -> None:
+        words = ("--topic", topic, "--group", f"{topic}-readers", "--num-records", 20_000, "--processes", 2)
+        assert ours("consumer-perf", *words).returncode == 0
+        again = ours("consumer-perf", *words, "--timeout", 2000)
+        assert "WARNING: Exiting before consuming the expected number of records" in again.stdout
+        assert again.stdout.splitlines()[-1].split(", ")[4] == "0"
+
+    def test_several_processes_and_a_topic_that_is_not_there(self, ours: Ours, unused_topic: str) -> None:
+        done = ours("consumer-perf", "--topic", unused_topic, "--num-records", 2, "--processes", 2)
+        assert done.returncode == 1
+        assert "Unknown topic or partition" in done.stderr
 
     def test_from_the_end_nothing_is_read(self, ours: Ours, topic: str) -> None:
         done = ours("consumer-perf", "--topic", topic, "--messages", 1, "--from-latest", "--timeout", 2000)

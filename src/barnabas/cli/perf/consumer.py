@@ -88,6 +88,10 @@ class Options(PerfOptions):
         """The topic, or a pattern for topics, as librdkafka takes it."""
         return whole_names(self.include) if self.include is not None else self.topic or ""
 
+    def is_read(self, name: str) -> bool:
+        """Whether this topic is to be read."""
+        return name == self.topic if self.include is None else bool(re.fullmatch(self.include, name))
+
     def consumer_properties(self) -> dict[str, Any]:
         """Properties of the consumer: our defaults, then a file and pairs, then flags."""
         found = DEFAULTS | self.client_properties(["command_config", "consumer_config"], ["command_property"])
@@ -128,7 +132,7 @@ class Options(PerfOptions):
 )
 @option("--num-records", type=POSITIVE64, metavar="N", help="The number of records to read.", section="Load")
 @option("--messages", type=POSITIVE64, metavar="N", help="Older name of --num-records.", section="Load")
-@processes_option("Read in this many processes at once, whose consumers are members of the group.  [default: 1]")
+@processes_option("Read in this many processes at once, each a part of the partitions.  [default: 1]")
 @option("--group", metavar="GROUP", help="The consumer group.  [default: a new one]", section="Load")
 @option(
     "--from-latest",
@@ -184,12 +188,13 @@ def command(options: Options) -> None:
 
 
 def _read_together(options: Options) -> list[Reading]:
-    """Start processes whose consumers share the partitions as members of one group."""
+    """Start processes, each of which reads its part of the partitions."""
     from barnabas.cli.perf.processes import SharedTally, run_together
 
     readings: list[Reading] = []
-    tally, properties = SharedTally(), options.consumer_properties()
-    shares = [(options, properties, tally, number) for number in range(options.processes)]
+    tally, properties, count = SharedTally(), options.consumer_properties(), options.processes
+    partitions = _open(options, properties).list_partitions(options.is_read)
+    shares = [(options, properties, tally, number, partitions[number::count]) for number in range(count)]
     run_together(_read_share, shares, lambda: None, readings.append)
     return readings
 
@@ -201,21 +206,24 @@ def _read_share(
     properties: dict[str, Any],
     tally: Tally,
     number: int,
+    partitions: list[tuple[str, int]],
 ) -> None:
     """What one process of several does."""
-    run = _open(options, properties, number)
+    run = _open(options, properties, number, partitions)
     wait_for_all()
     with without_collector():
         send(run.consume(options.count, options.timeout, tally))
 
 
 def _read(options: Options, properties: dict[str, Any]) -> Reading:
-    run = _open(options, properties, 0)
+    run = _open(options, properties)
     with without_collector():
         return run.consume(options.count, options.timeout, Tally())
 
 
-def _open(options: Options, properties: dict[str, Any], number: int) -> ConsumerRun:
+def _open(
+    options: Options, properties: dict[str, Any], number: int = 0, partitions: list[tuple[str, int]] | None = None
+) -> ConsumerRun:
     return ConsumerRun(
         options.subscription,
         properties,
@@ -225,6 +233,7 @@ def _open(options: Options, properties: dict[str, Any], number: int) -> Consumer
         metrics=options.print_metrics,
         as_json=options.as_json,
         number=number,
+        partitions=partitions,
     )
 
 

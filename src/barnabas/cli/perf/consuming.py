@@ -1,7 +1,8 @@
 """The measurement of `barnabas consumer-perf`: read records, count them, and print Kafka's lines.
 
 One consumer or several, each in a process of its own (`processes`), make one measurement: they share a tally, and what
-each of them has read is added up at the end.
+each of them has read is added up at the end. Several are dealt the partitions beforehand: as members of a group the
+first of them would read alone until it hears of the others, with its next heartbeat.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from barnabas.clients.errors import translated
 from barnabas.model.permissions import read_from
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from barnabas.cli.perf.dates import JavaDate
     from barnabas.cli.perf.tally import Tally
 
 BATCH: Final = 10_000
+LIST_SECONDS: Final = 60.0
 _NEW_FIELDS: Final = ", rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
 HEADER: Final = f"start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec{_NEW_FIELDS}"
 DETAILED_HEADER: Final = f"time, threadId, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec{_NEW_FIELDS}"
@@ -108,8 +110,9 @@ class ConsumerRun:
         metrics: bool,
         as_json: bool,
         number: int = 0,
+        partitions: Sequence[tuple[str, int]] | None = None,
     ) -> None:
-        """Where it is one of several, its `number` stands in its lines, as that of a thread in Kafka's."""
+        """One of several reads these `partitions`, and its `number` stands in its lines, as a thread's in Kafka's."""
         from barnabas.clients.library import load_kafka
 
         self._topic = topic
@@ -117,6 +120,7 @@ class ConsumerRun:
         self._detailed = detailed
         self._as_json = as_json
         self._number = number
+        self._partitions = partitions
         self._windows: list[Counted] = []
         self._interval = reporting_ms / 1000
         self._metrics: list[str] = []
@@ -141,7 +145,10 @@ class ConsumerRun:
         started, started_at = time.monotonic(), time.time()
         self._joining = started
         consumer = self._consumer
-        consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked)
+        if self._partitions is None:
+            consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked)
+        else:
+            consumer.assign([self._kafka.TopicPartition(*each) for each in self._partitions])
         read = size = before = 0
         window = (started, 0, 0)
         last_record_at = started
@@ -171,6 +178,21 @@ class ConsumerRun:
             windows=tuple(self._windows),
             metrics=self._metrics[-1] if self._metrics else None,
         )
+
+    def list_partitions(self, is_read: Callable[[str], object]) -> list[tuple[str, int]]:
+        """All partitions of topics with a name that is read; the consumer is closed then. Raises BarnabasError."""
+        try:
+            found = self._consumer.list_topics(timeout=LIST_SECONDS).topics
+        except self._kafka.KafkaException as failure:
+            raise translated(failure.args[0], "", read_from(self._topic, self._group)) from failure
+        finally:
+            self._consumer.close()
+        partitions = [
+            (name, partition) for name in sorted(found) if is_read(name) for partition in sorted(found[name].partitions)
+        ]
+        if not partitions:
+            raise translated(self._kafka.KafkaError(self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART), self._topic)
+        return partitions
 
     def _good(self, messages: list[Any]) -> list[Any]:
         """Those that are records; an error that does not go away is raised. Without errors, no Python runs for each."""
@@ -231,7 +253,7 @@ def report(readings: Sequence[Reading], dates: JavaDate, timeout_ms: int, *, det
         dates.of(ended_at),
         *(read, read, size, size),
         seconds=ended_at - started_at,
-        joining=max(reading.joining for reading in readings),
+        joining=min(reading.joining for reading in readings),
     )
     metrics = [reading.metrics for reading in readings if reading.metrics is not None]
     if as_json:
