@@ -148,7 +148,7 @@ class ConsumerRun:
         if self._partitions is None:
             consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked)
         else:
-            consumer.assign([self._kafka.TopicPartition(*each) for each in self._partitions])
+            self._assign(self._partitions)
         read = size = before = 0
         window = (started, 0, 0)
         last_record_at = started
@@ -178,6 +178,16 @@ class ConsumerRun:
             windows=tuple(self._windows),
             metrics=self._metrics[-1] if self._metrics else None,
         )
+
+    def _assign(self, partitions: Sequence[tuple[str, int]]) -> None:
+        """Begin to read these where the group was. To learn that is what joining a group is for other consumers."""
+        wanted = [self._kafka.TopicPartition(*each) for each in partitions]
+        try:
+            positions = self._consumer.committed(wanted, LIST_SECONDS)
+        except self._kafka.KafkaException as failure:
+            raise translated(failure.args[0], "", read_from(self._topic, self._group)) from failure
+        self._consumer.assign(positions)
+        self._join_seconds = self._window_join = time.monotonic() - self._joining
 
     def list_partitions(self, is_read: Callable[[str], object]) -> list[tuple[str, int]]:
         """All partitions of topics with a name that is read; the consumer is closed then. Raises BarnabasError."""
