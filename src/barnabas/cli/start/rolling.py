@@ -1,11 +1,11 @@
 """Restarting the brokers of a cluster one after the other, so that clients always find a leader.
 
 Brokers with a replica that is not in sync come first: one that hangs is the first to be mended, and what it has is led
-by the others. The next broker is stopped when all that the last one has, and every replica that was in sync before or
-has come in sync since, is in sync. A replica that was not in sync before the restart of its broker is waited for as
-long as the others, and holds nothing up then: its disk may have failed. One of another host is not waited for: its
-broker may have been down for days. But those of brokers that were started just now are on their way, and the first one
-is not stopped before they have come.
+by the others, of which those that alone have something come last. The next broker is stopped when all that the last one
+has, and every replica that was in sync before or has come in sync since, is in sync. A replica that was not in sync
+before the restart of its broker is waited for as long as the others, and holds nothing up then: its disk may have
+failed. One of another host is not waited for: its broker may have been down for days. But those of brokers that were
+started just now are on their way, and the first one is not stopped before they have come.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from barnabas.clients.errors import BrokerUnreachable, RequestRefused
 from barnabas.model.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from barnabas.clients.admin.topics import TopicInfo
 
@@ -54,7 +54,7 @@ def roll(
         topics = admin.topics()
         seen: dict[TopicPartition, frozenset[int]] = {}
         _behind(topics, seen)
-        for number, broker in enumerate(sorted(brokers, key=lambda broker: not _missing(topics, (broker,))), start=1):
+        for number, broker in enumerate(_in_order(topics, brokers), start=1):
             if given_up():
                 return
             say(f"Restarting {brokers[broker]} ({number} of {len(brokers)}).")
@@ -62,6 +62,17 @@ def roll(
             if not _wait_for_restarted(admin, broker, seen, given_up, say):
                 return
     say("All brokers were restarted.")
+
+
+def _in_order(topics: Sequence[TopicInfo], brokers: Iterable[int]) -> list[int]:
+    """Those that are behind come first, and those that alone have what others should have, too, come last."""
+
+    def key(broker: int) -> tuple[bool, bool]:
+        partitions = [partition for topic in topics for partition in topic.partitions]
+        is_alone = any(set(each.isr) == {broker} != set(each.replicas) for each in partitions)
+        return is_alone, not _missing(topics, (broker,))
+
+    return sorted(brokers, key=key)
 
 
 def _wait_for_restarted(

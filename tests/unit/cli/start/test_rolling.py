@@ -93,6 +93,13 @@ def test_a_broker_whose_replicas_are_not_in_sync_is_restarted_first_and_waited_f
     ]
 
 
+def test_a_broker_that_alone_has_something_is_restarted_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = [topic("t", (1,), replicas=(1, 2)), topic("u", (3,), replicas=(1, 3)), topic("one", (2,), replicas=(2,))]
+    after = [topic("t", (1, 2), replicas=(1, 2)), topic("u", (3, 1), replicas=(1, 3)), before[2]]
+    happened = roll(monkeypatch, FakeAdmin(before, *[before] * 3, *[after] * 4))
+    assert [each for each in happened if each.startswith("restart")] == ["restart 2 after 1", "restart 1 after 5"]
+
+
 def test_replicas_that_were_not_in_sync_before_either_hold_nothing_up_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
