@@ -85,10 +85,12 @@ def command(options: StoppingOptions) -> None:
         ended = [index for index, (folder, _) in enumerate(brokers) if not service.is_running(folder)]
         if len(ended) == len(brokers):
             start.start_all_in_background(brokers)
-        elif ended:
-            start_ended(wanted, start.admin_file(secured), brokers, ended)
-        else:
-            restart_all(wanted, start.admin_file(secured), brokers, options.timeout)
+            return
+        with Interruptions.heard() as interruptions:
+            if ended:
+                start_ended(wanted, start.admin_file(secured), brokers, ended, interruptions)
+            else:
+                restart_all(wanted, start.admin_file(secured), brokers, options.timeout, interruptions)
 
 
 def restart_all(
@@ -96,6 +98,7 @@ def restart_all(
     command_config: Path | None,
     brokers: Sequence[tuple[Path, list[str]]],
     timeout: float,
+    interruptions: Interruptions,
 ) -> None:
     """Restart brokers that run in the background, each with its folder and words, one after the other."""
     from barnabas.cli.common.connection import read_client_properties
@@ -110,23 +113,21 @@ def restart_all(
         service.stop(folder, timeout)
         start.start_in_background(words, folder)
 
-    with Interruptions.heard() as interruptions:
+    def is_given_up() -> bool:
+        for folder, _ in brokers:
+            if not interruptions.came and not service.is_running(folder):
+                raise Failed(f"the broker on {folder} has ended. To start it, type this again.")
+        return interruptions.came
 
-        def is_given_up() -> bool:
-            for folder, _ in brokers:
-                if not interruptions.came and not service.is_running(folder):
-                    raise Failed(f"the broker on {folder} has ended. To start it, type this again.")
-            return interruptions.came
-
-        roll(
-            {broker: f"the broker on {folder}" for broker, (folder, _) in found.items()},
-            restart,
-            start.reached(options),
-            read_client_properties(command_config),
-            say=click.echo,
-            given_up=is_given_up,
-            started={broker: service.seconds_ready(folder) for broker, (folder, _) in found.items()},
-        )
+    roll(
+        {broker: f"the broker on {folder}" for broker, (folder, _) in found.items()},
+        restart,
+        start.reached(options),
+        read_client_properties(command_config),
+        say=click.echo,
+        given_up=is_given_up,
+        started={broker: service.seconds_ready(folder) for broker, (folder, _) in found.items()},
+    )
 
 
 def start_ended(
@@ -134,6 +135,7 @@ def start_ended(
     command_config: Path | None,
     brokers: Sequence[tuple[Path, list[str]]],
     ended: Sequence[int],
+    interruptions: Interruptions,
 ) -> None:
     """Start those that have `ended`, by their places, and wait until they have what they missed."""
     from barnabas.cli.common.connection import read_client_properties
@@ -143,6 +145,8 @@ def start_ended(
 
     failed = False
     for index in ended:
+        if interruptions.came:
+            return
         click.echo(f"Starting the broker on {brokers[index][0]} again. The others are left alone.")
         try:
             start.start_in_background(brokers[index][1], brokers[index][0])
@@ -154,7 +158,7 @@ def start_ended(
         for index in starting:
             if not service.is_running(folder := brokers[index][0]):
                 raise Failed(f"The broker on {folder} has ended again: see its log.")
-        return False
+        return interruptions.came
 
     starting = [index for index in ended if service.is_running(brokers[index][0])]
     ages = {options.first_id + index: service.seconds_ready(brokers[index][0]) for index in starting}
@@ -162,7 +166,8 @@ def start_ended(
     wait_for_started(ages, start.reached(options), properties, say=click.echo, given_up=ended_again)
     if failed:
         raise click.exceptions.Exit(1)
-    click.echo("Those that had ended run again. To restart all, type this again.")
+    if not interruptions.came:
+        click.echo("Those that had ended run again. To restart all, type this again.")
 
 
 class Interruptions:

@@ -136,6 +136,14 @@ def test_a_restart_that_is_interrupted_leaves_no_broker_stopped(brokers: Brokers
     assert signal.getsignal(number) is before
 
 
+def test_no_more_brokers_are_started_after_an_interruption(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers.running = {"0"}
+    brokers.on_start = lambda _: os.kill(os.getpid(), signal.SIGTERM)
+    monkeypatch.setattr(rolling, "wait_for_started", lambda *_, **__: pytest.fail("it waited"))
+    assert brokers.restart(lambda *_, **__: None).exit_code == 128 + signal.SIGTERM
+    assert brokers.running == {"0", "1"}
+
+
 def test_the_second_interruption_ends_a_restart_at_once(brokers: Brokers) -> None:
     def roll(*_: Any, **__: Any) -> None:
         os.kill(os.getpid(), signal.SIGINT)

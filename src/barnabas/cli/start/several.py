@@ -181,6 +181,11 @@ def starter(folder: Path) -> int | None:
     return _holder(folder / STARTER_FILE)
 
 
+def restarter(folder: Path) -> int | None:
+    """The process that restarts brokers below a folder that run in the background; None if there is none."""
+    return _holder(folder / RESTARTER_FILE)
+
+
 def restarting(folder: Path) -> AbstractContextManager[None]:
     """Keep others from restarting the brokers below a folder, which run in the background; raises Failed if one does.
 
