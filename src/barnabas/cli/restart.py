@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -14,6 +16,14 @@ from barnabas.cli.common.failures import Failed
 from barnabas.cli.common.help import Command
 from barnabas.cli.common.options import takes
 from barnabas.cli.stop import StoppingOptions, stop_timeout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import FrameType
+
+    from barnabas.cli.common.broker_options import BrokerCommandOptions
+
+STDERR: Final = 2
 
 
 @click.command(
@@ -65,30 +75,78 @@ def command(options: StoppingOptions) -> None:
     brokers = start.arguments(wanted, secured)
     for _, words in brokers:
         start.check(words)
+    if len(brokers) == 1:
+        (folder, words), *_ = brokers
+        with Interruptions.heard():
+            service.stop(folder, options.timeout)
+            start.start_in_background(words, folder)
+        return
+    with several.restarting(directory):
+        ended = [index for index, (folder, _) in enumerate(brokers) if not service.is_running(folder)]
+        if len(ended) == len(brokers):
+            start.start_all_in_background(brokers)
+            return
+        with Interruptions.heard() as interruptions:
+            if ended:
+                start_ended(wanted, start.admin_file(secured), brokers, ended, interruptions)
+            else:
+                restart_all(wanted, start.admin_file(secured), brokers, options.timeout, interruptions)
 
-    def restart(index: int) -> None:
-        folder, words = brokers[index]
-        service.stop(folder, options.timeout)
+
+def restart_all(
+    options: BrokerCommandOptions,
+    command_config: Path | None,
+    brokers: Sequence[tuple[Path, list[str]]],
+    timeout: float,
+    interruptions: Interruptions,
+) -> None:
+    """Restart brokers that run in the background, each with its folder and words, one after the other."""
+    from barnabas.cli.common.connection import read_client_properties
+    from barnabas.cli.start import command as start
+    from barnabas.cli.start import service
+    from barnabas.cli.start.rolling import roll
+
+    found = dict(enumerate(brokers, start=options.first_id))
+
+    def restart(broker: int) -> None:
+        folder, words = found[broker]
+        service.stop(folder, timeout)
         start.start_in_background(words, folder)
 
-    ended = [index for index, (folder, _) in enumerate(brokers) if not service.is_running(folder)]
-    if len(brokers) == 1:
-        restart(0)
-        return
-    if len(ended) == len(brokers):
-        start.start_all_in_background(brokers)
-        return
-    from barnabas.cli.common.connection import read_client_properties
-    from barnabas.cli.start.rolling import roll, wait_for_started
+    def is_given_up() -> bool:
+        for folder, _ in brokers:
+            if not interruptions.came and not service.is_running(folder):
+                raise Failed(f"the broker on {folder} has ended. To start it, type this again.")
+        return interruptions.came
 
-    servers, properties = start.reached(wanted), read_client_properties(start.admin_file(secured))
-    if not ended:
-        names = [f"the broker on {folder}" for folder, _ in brokers]
-        started = {wanted.first_id + index: service.seconds_ready(folder) for index, (folder, _) in enumerate(brokers)}
-        roll(names, restart, servers, properties, say=click.echo, started=started)
-        return
+    roll(
+        {broker: f"the broker on {folder}" for broker, (folder, _) in found.items()},
+        restart,
+        start.reached(options),
+        read_client_properties(command_config),
+        say=click.echo,
+        given_up=is_given_up,
+        started={broker: service.seconds_ready(folder) for broker, (folder, _) in found.items()},
+    )
+
+
+def start_ended(
+    options: BrokerCommandOptions,
+    command_config: Path | None,
+    brokers: Sequence[tuple[Path, list[str]]],
+    ended: Sequence[int],
+    interruptions: Interruptions,
+) -> None:
+    """Start those that have `ended`, by their places, and wait until they have what they missed."""
+    from barnabas.cli.common.connection import read_client_properties
+    from barnabas.cli.start import command as start
+    from barnabas.cli.start import service
+    from barnabas.cli.start.rolling import wait_for_started
+
     failed = False
     for index in ended:
+        if interruptions.came:
+            return
         click.echo(f"Starting the broker on {brokers[index][0]} again. The others are left alone.")
         try:
             start.start_in_background(brokers[index][1], brokers[index][0])
@@ -100,14 +158,54 @@ def command(options: StoppingOptions) -> None:
         for index in starting:
             if not service.is_running(folder := brokers[index][0]):
                 raise Failed(f"The broker on {folder} has ended again: see its log.")
-        return False
+        return interruptions.came
 
     starting = [index for index in ended if service.is_running(brokers[index][0])]
-    ages = {wanted.first_id + index: service.seconds_ready(brokers[index][0]) for index in starting}
-    wait_for_started(ages, servers, properties, say=click.echo, given_up=ended_again)
+    ages = {options.first_id + index: service.seconds_ready(brokers[index][0]) for index in starting}
+    properties = read_client_properties(command_config)
+    wait_for_started(ages, start.reached(options), properties, say=click.echo, given_up=ended_again)
     if failed:
         raise click.exceptions.Exit(1)
-    click.echo("Those that had ended run again. To restart all, type this again.")
+    if not interruptions.came:
+        click.echo("Those that had ended run again. To restart all, type this again.")
+
+
+class Interruptions:
+    """Signals that end a command which restarts brokers: the broker at hand is started first, the others stay.
+
+    A terminal that is closed, or a Ctrl-C, would leave the one that is stopped just now down. The second signal ends
+    the command at once.
+    """
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._undo = ExitStack()
+
+    @property
+    def came(self) -> bool:
+        """Whether there was one."""
+        return self._number > 0
+
+    @classmethod
+    @contextmanager
+    def heard(cls) -> Iterator[Interruptions]:
+        """Hear them in the block, after which the command ends as by the signal that came."""
+        self = cls()
+        with self._undo as undo:
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                before = signal.getsignal(number)
+                if before is not signal.SIG_IGN:  # as nohup has it
+                    signal.signal(number, self._notice)
+                    undo.callback(signal.signal, number, before)
+            yield self
+        if self.came:
+            raise click.exceptions.Exit(128 + self._number)
+
+    def _notice(self, number: int, frame: FrameType | None) -> None:
+        self._number = number
+        self._undo.close()
+        with suppress(OSError):  # the terminal is closed
+            os.write(STDERR, b"The restart ends after the broker at hand.\n")
 
 
 def ignores_sighup(pid: int) -> bool:

@@ -18,6 +18,7 @@ from barnabas.cli.common.options import takes
 from barnabas.cli.common.values.numbers import Decimal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 DAY_SECONDS: Final = 86_400
@@ -71,9 +72,11 @@ def command(options: StoppingOptions) -> None:
     directory = several.root(options.data) if options.brokers is not None else options.load().log_dirs[0]
     stopped, failures = 0, []
     if (starter := several.starter(directory)) is not None:
-        _stop_starter(directory, starter, options.timeout)
+        _end(starter, directory, several.starter, options.timeout)
         click.echo(f"Stopped the brokers in {directory} (process {starter}).")
         return
+    if (restarter := several.restarter(directory)) is not None:
+        _end(restarter, directory, several.restarter, options.timeout)
     for folder, result in service.stop_together((directory, *several.folders(directory)), options.timeout):
         if isinstance(result, Failed):
             failures.append(str(result))
@@ -86,14 +89,15 @@ def command(options: StoppingOptions) -> None:
         click.echo(f"No broker is running on {directory}.")
 
 
-def _stop_starter(directory: Path, pid: int, timeout: float) -> None:
-    """Stop the command that runs brokers in a terminal: it stops them, and would start again what others stop."""
-    from barnabas.cli.start import several
+def _end(pid: int, directory: Path, find: Callable[[Path], int | None], timeout: float) -> None:
+    """End the command that runs brokers in a terminal, and stops them then, or one that restarts them.
 
+    It would start again what others stop. `find` tells whether it is still there.
+    """
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     end = time.monotonic() + 2 * timeout  # it may first have to wait for one that it was restarting
-    while several.starter(directory) == pid:
+    while find(directory) == pid:
         if time.monotonic() > end:
             raise Failed(f"the brokers in {directory} (process {pid}) did not end within {2 * timeout:g} s")
         time.sleep(0.02)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from barnabas.cli.common.failures import Failed
 from barnabas.cli.restart import ignores_sighup
-from barnabas.cli.start import command, rolling, service
+from barnabas.cli.start import command, rolling, service, several
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.unit.cli.conftest import Run
@@ -62,3 +66,104 @@ def test_a_broker_that_cannot_be_started_keeps_no_other_from_it(
     assert running == {"0", "2"}
     assert waited == [[2]]
     assert (result.exit_code, result.stderr) == (1, "Error: its disk is broken\n")
+
+
+class Brokers:
+    """Three that run in the background, without processes, and a restart that `happens` as a test has it."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, run: Run, folder: Path) -> None:
+        self._patch = patch
+        self._run = run
+        self._folder = folder
+        self.running = {"0", "1", "2"}
+        self.on_start: Callable[[str], None] = lambda _: None
+        patch.setattr(service, "is_running", lambda folder: folder.name in self.running)
+        patch.setattr(service, "stop", lambda folder, _: self.running.discard(folder.name))
+        patch.setattr(command, "start_in_background", self._start)
+
+    def _start(self, _: list[str], folder: Path) -> None:
+        self.on_start(folder.name)
+        self.running.add(folder.name)
+
+    def restart(self, roll: Callable[..., None]) -> Any:
+        self._patch.setattr(rolling, "roll", roll)
+        words = ("--brokers", "3", "--listen", "localhost:9092", "--data", self._folder)
+        return self._run("restart", *words)
+
+
+@pytest.fixture
+def brokers(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Brokers:
+    return Brokers(monkeypatch, run, tmp_path)
+
+
+def test_no_other_broker_is_stopped_when_one_ends_in_the_middle(brokers: Brokers, tmp_path: Path) -> None:
+    """The cluster takes a while to find that out, and until then all seemed to be in sync."""
+
+    def roll(*_: Any, given_up: Callable[[], bool], **__: Any) -> None:
+        assert not given_up()
+        brokers.running.discard("1")
+        given_up()
+        raise AssertionError("it went on")
+
+    result = brokers.restart(roll)
+    assert result.stderr == f"Error: the broker on {tmp_path / '1'} has ended. To start it, type this again.\n"
+    assert result.exit_code == 1
+
+
+def test_two_restarts_of_the_same_brokers_do_not_stop_two_at_once(brokers: Brokers, tmp_path: Path) -> None:
+    def roll(*_: Any, **__: Any) -> None:
+        result = brokers.restart(lambda *_, **__: pytest.fail("another one began"))
+        assert result.exit_code == 1
+        assert f"Error: the brokers in {tmp_path} are being restarted (process {os.getpid()})\n" in result.stderr
+
+    assert brokers.restart(roll).exit_code == 0
+    assert brokers.restart(lambda *_, **__: None).exit_code == 0, "the first one is over"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_restart_that_is_interrupted_leaves_no_broker_stopped(brokers: Brokers, number: signal.Signals) -> None:
+    """Whoever closed the terminal had a broker fewer."""
+
+    def roll(_: object, restart: Callable[[int], None], *__: Any, given_up: Callable[[], bool], **___: Any) -> None:
+        brokers.on_start = lambda _: os.kill(os.getpid(), number)
+        assert not given_up()
+        restart(1)
+        assert brokers.running == {"0", "1", "2"}
+        assert given_up()
+
+    before = signal.getsignal(number)
+    assert brokers.restart(roll).exit_code == 128 + number
+    assert signal.getsignal(number) is before
+
+
+def test_no_more_brokers_are_started_after_an_interruption(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers.running = {"0"}
+    brokers.on_start = lambda _: os.kill(os.getpid(), signal.SIGTERM)
+    monkeypatch.setattr(rolling, "wait_for_started", lambda *_, **__: pytest.fail("it waited"))
+    assert brokers.restart(lambda *_, **__: None).exit_code == 128 + signal.SIGTERM
+    assert brokers.running == {"0", "1"}
+
+
+def test_the_second_interruption_ends_a_restart_at_once(brokers: Brokers) -> None:
+    def roll(*_: Any, **__: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("it went on")
+
+    assert brokers.restart(roll).exit_code not in {0, 128 + signal.SIGTERM}
+
+
+def test_what_a_command_that_has_just_ended_had_locked_is_nobodys(tmp_path: Path) -> None:
+    """Another one held a file that was gone: nobody saw it, and a third one could hold the next."""
+    flock, left = fcntl.flock, ["once"]
+
+    def flock_after_it_was_removed(file: Any, how: int) -> None:
+        if left:
+            left.pop()
+            (tmp_path / several.STARTER_FILE).unlink()
+        flock(file, how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fcntl, "flock", flock_after_it_was_removed)
+        with several._announced(tmp_path):
+            assert several.starter(tmp_path) == os.getpid()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.cli.start import service
+from barnabas.cli.start import service, several
 from tests.support.programs import END_TOGETHER
 from tests.support.waiting import wait_until
 
@@ -32,6 +32,19 @@ fcntl.flock(lock, fcntl.LOCK_EX)
 signal.pause()
 """
 
+RESTART_AND_WAIT = """
+import signal, sys
+from pathlib import Path
+from barnabas.cli.start import service, several
+data = Path(sys.argv[1])
+def end(*_):
+    (data / "ended").write_text("while the broker ran" if service.is_running(data / "0") else "too late")
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+with several.restarting(data):
+    signal.pause()
+"""
+
 
 @pytest.fixture
 def holder(tmp_path: Path) -> Iterator[Holder]:
@@ -40,6 +53,7 @@ def holder(tmp_path: Path) -> Iterator[Holder]:
 
     def start(folder: str = "", *, deaf: bool = False) -> subprocess.Popen[bytes]:
         data = tmp_path / folder
+        data.mkdir(exist_ok=True)
         child = subprocess.Popen([sys.executable, "-c", LOCK_AND_WAIT, data, "deaf" if deaf else "polite"])
         children.append(child)
         wait_until((data / "locked").exists, "the lock")
@@ -139,3 +153,16 @@ def test_how_long_to_wait_is_a_number_up_to_a_day(run: Run, tmp_path: Path, text
     result = run("stop", "--data", tmp_path, "--timeout", text)
     assert result.exit_code == 2
     assert "Invalid value for '--timeout'" in result.stderr
+
+
+def test_a_restart_of_the_brokers_is_ended_before_them(run: Run, tmp_path: Path, holder: Holder) -> None:
+    """It started one again after all had been stopped."""
+    broker = holder("0")
+    (tmp_path / "0" / "barnabas.pid").write_text(f"{broker.pid}\n")
+    with subprocess.Popen([sys.executable, "-c", RESTART_AND_WAIT, tmp_path]) as restart:
+        wait_until(lambda: several.restarter(tmp_path) == restart.pid, "the restart")
+        result = run("stop", "--brokers", "1", "--data", tmp_path)
+        assert (tmp_path / "ended").read_text() == "while the broker ran"
+        assert restart.wait(60) == 0
+    assert result.stdout == f"Stopped the broker on {tmp_path / '0'} (process {broker.pid}).\n"
+    assert several.restarter(tmp_path) is None

@@ -48,8 +48,8 @@ LARGEST: Final = 4 * 1024
 """Bytes that a token takes in the tree, with the names of its renewers."""
 MOST_RENEWERS: Final = 100
 """Each is some 60 bytes of memory in every broker, and twice that in each description of the token."""
-ATTEMPTS: Final = 5
-"""To change a token that others change at the same time."""
+ATTEMPTS: Final = 20
+"""To change a token that other brokers change at the same time."""
 ID_BYTES: Final = 16
 
 
@@ -68,6 +68,8 @@ class DelegationTokens:
         self._reads = asyncio.Semaphore(MOST_READS)
         self._creating = asyncio.Lock()
         """Held from the counting of an owner's tokens until the new one is stored."""
+        self._changing = asyncio.Lock()
+        """Held while a token is changed, for of many changes of one token at once one alone would be written."""
         self._known: dict[str, tuple[bytes, TokenInfo]] = {}
         """Tokens that were read, by their paths, and what stood there: few change between two readings."""
         self._threads = LoginThreads("delegation token")
@@ -121,28 +123,39 @@ class DelegationTokens:
         return await self._read_all(lambda tokens: rules.visible(tokens, principal, owners, may_describe))
 
     async def _change(self, hmac: bytes, decide: Callable[[TokenInfo, int], TokenInfo | None]) -> int:
-        for _ in range(ATTEMPTS):
-            found = await self._read_all(partial(rules.find_by_hmac, wanted=hmac, key=self._key))
-            if found is None:
-                break
-            now = self._clock.now_ms()
-            after = decide(found, now)
-            with contextlib.suppress(BadVersion, NoNode):
-                async with _asking():
-                    await self._write(found, after)
-                return now if after is None else after.expires_ms
-        raise DelegationTokenNotFound("There is no such delegation token.")
+        """Replace a token by what is decided of it as it is; gives until when it is accepted then."""
+        found = await self._read_all(partial(rules.find_by_hmac, wanted=hmac, key=self._key))
+        if found is None:
+            raise _not_found()
+        async with self._changing:
+            for _ in range(ATTEMPTS):
+                read = await self._read(found.token_id)
+                if read is None:
+                    raise _not_found()
+                before, version = read
+                now = self._clock.now_ms()
+                after = decide(before, now)
+                with contextlib.suppress(BadVersion, NoNode):
+                    await self._write(before.token_id, after, version)
+                    return now if after is None else after.expires_ms
+        raise RequestTimedOut("Other brokers change the delegation token all the time.")
 
-    async def _write(self, before: TokenInfo, after: TokenInfo | None) -> None:
-        """Replace a token, if it is what it was. Raises BadVersion, NoNode."""
-        path, store = DelegationTokenNode.path(before.token_id), self._store()
-        node = await store.get(path)
-        if DelegationTokenNode.decode(path, node.data) != before:
-            raise BadVersion(path)
-        if after is None:
-            await store.delete(path, node.version)
-        else:
-            await store.set(path, DelegationTokenNode.encode(after), node.version)
+    async def _read(self, token_id: str) -> tuple[TokenInfo, int] | None:
+        """A token as it is, with the version of its node; None if it is gone."""
+        path = DelegationTokenNode.path(token_id)
+        async with _asking():
+            node = await self._store().find(path)
+            return None if node is None else (DelegationTokenNode.decode(path, node.data), node.version)
+
+    async def _write(self, token_id: str, after: TokenInfo | None, version: int) -> None:
+        """Replace or remove a token, if its node has this version. Raises BadVersion, NoNode."""
+        path = DelegationTokenNode.path(token_id)
+        async with _asking():
+            store = self._store()
+            if after is None:
+                await store.delete(path, version)
+            else:
+                await store.set(path, DelegationTokenNode.encode(after), version)
 
     async def _read_all(self, choose: Callable[[list[TokenInfo]], T]) -> T:
         """What `choose` finds in all tokens. It runs in a thread."""
@@ -175,9 +188,14 @@ class DelegationTokens:
 
     async def _remove(self, token: TokenInfo) -> bool:
         """Remove a token that is still what it was; whether it is gone, by whomever."""
+        read = await self._read(token.token_id)
+        if read is None:
+            return True
+        now, version = read
+        if now != token:
+            return False
         try:
-            async with _asking():
-                await self._write(token, None)
+            await self._write(token.token_id, None, version)
         except NoNode:
             return True
         except BadVersion:
@@ -208,6 +226,10 @@ class DelegationTokens:
             return None if node is None else DelegationTokenNode.decode(path, node.data)
         except StoreError as error:
             raise LoginRefused(f"the delegation token cannot be looked up: {error}") from error
+
+
+def _not_found() -> DelegationTokenNotFound:
+    return DelegationTokenNotFound("There is no such delegation token.")
 
 
 def _encode(token: TokenInfo) -> bytes:

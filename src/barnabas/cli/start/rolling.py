@@ -1,8 +1,11 @@
 """Restarting the brokers of a cluster one after the other, so that clients always find a leader.
 
-The next broker is stopped when every replica that was in sync before is in sync again. A replica that was not in sync
-is not waited for: a broker elsewhere may have been down for days. But those of brokers that were started just now are
-on their way, and the first one is not stopped before they have come.
+Brokers with a replica that is not in sync come first: one that hangs is the first to be mended, and what it has is led
+by the others, of which those that alone have something come last. The next broker is stopped when all that the last one
+has, and every replica that was in sync before or has come in sync since, is in sync. A replica that was not in sync
+before the restart of its broker is waited for as long as the others, and holds nothing up then: its disk may have
+failed. One of another host is not waited for: its broker may have been down for days. But those of brokers that were
+started just now are on their way, and the first one is not stopped before they have come.
 """
 
 from __future__ import annotations
@@ -16,7 +19,9 @@ from barnabas.clients.errors import BrokerUnreachable, RequestRefused
 from barnabas.model.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from barnabas.clients.admin.topics import TopicInfo
 
 IN_SYNC_SECONDS: Final = 600.0
 """How long a broker may take to fetch what it missed."""
@@ -25,8 +30,12 @@ LOOK_SECONDS: Final = 0.2
 NOBODY: Final[frozenset[int]] = frozenset()
 
 
+class NotInSync(Failed):
+    """Replicas were not in sync in time."""
+
+
 def roll(
-    brokers: Sequence[str],
+    brokers: Mapping[int, str],
     restart: Callable[[int], None],
     bootstrap_servers: str,
     properties: Mapping[str, Any],
@@ -35,21 +44,54 @@ def roll(
     given_up: Callable[[], bool] = lambda: False,
     started: Mapping[int, float] | None = None,
 ) -> None:
-    """Restart brokers in turn, by their index; returns early if it was `given_up`, which may also raise Failed.
+    """Restart brokers in turn; returns early if it was `given_up`, which may also raise Failed.
 
-    `started` are brokers by id, with the seconds since they were started.
+    `brokers` are their names by id, `started` the seconds since some were started.
     """
     with Admin(bootstrap_servers, config=properties) as admin:
         if not _wait_for_started(admin, started or {}, given_up, say):
             return
-        before = _in_sync(admin)
-        for index, name in enumerate(brokers):
-            say(f"Restarting {name} ({index + 1} of {len(brokers)}).")
-            restart(index)
-            late = f"{IN_SYNC_SECONDS:g} s after the restart. The other brokers were left alone: see {TO_SEE}"
-            if not _wait(lambda: _behind(admin, before), IN_SYNC_SECONDS, late, given_up):
+        topics = admin.topics()
+        seen: dict[TopicPartition, frozenset[int]] = {}
+        _behind(topics, seen)
+        for number, broker in enumerate(_in_order(topics, brokers), start=1):
+            if given_up():
+                return
+            say(f"Restarting {brokers[broker]} ({number} of {len(brokers)}).")
+            restart(broker)
+            if not _wait_for_restarted(admin, broker, seen, given_up, say):
                 return
     say("All brokers were restarted.")
+
+
+def _in_order(topics: Sequence[TopicInfo], brokers: Iterable[int]) -> list[int]:
+    """Those that are behind come first, and those that alone have what others should have, too, come last."""
+
+    def key(broker: int) -> tuple[bool, bool]:
+        partitions = [partition for topic in topics for partition in topic.partitions]
+        is_alone = any(set(each.isr) == {broker} != set(each.replicas) for each in partitions)
+        return is_alone, not _missing(topics, (broker,))
+
+    return sorted(brokers, key=key)
+
+
+def _wait_for_restarted(
+    admin: Admin,
+    broker: int,
+    seen: dict[TopicPartition, frozenset[int]],
+    given_up: Callable[[], bool],
+    say: Callable[[str], None],
+) -> bool:
+    """Wait for what was `seen` in sync, and for all that this broker has; False if it was given up."""
+    late = f"{IN_SYNC_SECONDS:g} s after the restart"
+    others = f"{late}. The other brokers were left alone: see {TO_SEE}"
+    if not _wait(lambda: _behind(admin.topics(), seen), IN_SYNC_SECONDS, others, given_up):
+        return False
+    try:
+        return _wait(lambda: _missing(admin.topics(), (broker,)), IN_SYNC_SECONDS, late, given_up)
+    except NotInSync as error:
+        say(f"{error}, nor before it. The restart goes on.")
+        return True
 
 
 def wait_for_started(
@@ -73,12 +115,12 @@ def _wait_for_started(
     admin: Admin, started: Mapping[int, float], given_up: Callable[[], bool], say: Callable[[str], None]
 ) -> bool:
     waited_for = {broker: ago for broker, ago in started.items() if ago < IN_SYNC_SECONDS}
-    if not waited_for or not (behind := _missing(admin, waited_for)):
+    if not waited_for or not (behind := _missing(admin.topics(), waited_for)):
         return True
     say(f"Waiting for replicas of brokers that were just started, such as {behind[0]}, to be in sync.")
     late = f"{IN_SYNC_SECONDS:g} s after its broker was started: see {TO_SEE}"
     left = IN_SYNC_SECONDS - min(waited_for.values())
-    return _wait(lambda: _missing(admin, waited_for), left, late, given_up)
+    return _wait(lambda: _missing(admin.topics(), waited_for), left, late, given_up)
 
 
 def _wait(find: Callable[[], list[str]], seconds: float, late: str, given_up: Callable[[], bool]) -> bool:
@@ -93,33 +135,36 @@ def _wait(find: Callable[[], list[str]], seconds: float, late: str, given_up: Ca
             return True
         if time.monotonic() > deadline:
             were = "was" if len(behind) == 1 else "were"
-            raise Failed(f"{', '.join(behind[:3])} {were} not in sync {late}")
+            raise NotInSync(f"{', '.join(behind[:3])} {were} not in sync {late}")
         time.sleep(LOOK_SECONDS)
     return False
 
 
-def _in_sync(admin: Admin) -> dict[TopicPartition, frozenset[int]]:
-    """The replicas of each partition that can lead it; none of one that has no leader."""
-    return {
-        TopicPartition(topic.name, partition.partition): frozenset(() if partition.leader is None else partition.isr)
-        for topic in admin.topics()
-        for partition in topic.partitions
-    }
+def _behind(topics: Iterable[TopicInfo], seen: dict[TopicPartition, frozenset[int]]) -> list[str]:
+    """Partitions with a replica that was `seen` in sync and is not now; more that are in sync are added to these.
+
+    Partitions and replicas that are gone, to another broker maybe, do not matter.
+    """
+    behind = []
+    for topic in topics:
+        for partition in topic.partitions:
+            place = TopicPartition(topic.name, partition.partition)
+            now = frozenset(() if partition.leader is None else partition.isr)
+            wanted = (seen.get(place, NOBODY) & frozenset(partition.replicas)) | now
+            if wanted != now:
+                behind.append(str(place))
+            seen[place] = wanted
+    return behind
 
 
-def _behind(admin: Admin, before: Mapping[TopicPartition, frozenset[int]]) -> list[str]:
-    """Partitions with a replica that was in sync before and is not now; those that are gone do not matter."""
-    return [str(place) for place, now in sorted(_in_sync(admin).items()) if not before.get(place, NOBODY) <= now]
-
-
-def _missing(admin: Admin, brokers: Collection[int]) -> list[str]:
+def _missing(topics: Iterable[TopicInfo], brokers: Collection[int]) -> list[str]:
     """Partitions that one of these brokers has a replica of which is not in sync, and has a leader to be so with.
 
     Without one they wait for a replica that was in sync: for one of these brokers, or for one that is away.
     """
     return [
         str(TopicPartition(topic.name, partition.partition))
-        for topic in admin.topics()
+        for topic in topics
         for partition in topic.partitions
         if partition.leader is not None or any(broker in partition.isr for broker in brokers)
         if any(broker in partition.replicas and broker not in partition.isr for broker in brokers)

@@ -82,10 +82,13 @@ def remove_pid(data: Path) -> None:
 
 
 def tell_starter(line: str) -> None:
-    """Tell the command that started this process in the background, if one did, that the broker is ready."""
+    """Tell the command that started this process in the background, if one did, that the broker is ready.
+
+    That command may have ended, with the terminal that it was typed in: the broker goes on.
+    """
     descriptor = os.environ.pop(READY_FD, None)
     if descriptor is not None:
-        with os.fdopen(int(descriptor), "w", encoding="utf-8") as pipe:
+        with suppress(BrokenPipeError), os.fdopen(int(descriptor), "w", encoding="utf-8") as pipe:
             pipe.write(line)
 
 
@@ -111,7 +114,7 @@ def stop_with_starter() -> bool:
 def start_in_background(arguments: Sequence[str], data: Path) -> tuple[subprocess.Popen[bytes], str]:
     """Run `barnabas ARGUMENTS` on its own; returns the process and its ready line once it is ready.
 
-    Its output goes to the log file. Raises Failed with its last words when it ends before it is ready.
+    Its output goes to the log file. Raises Failed with its last words when it ends before it is ready. Ctrl-C ends it.
     """
     data.mkdir(parents=True, exist_ok=True)
     log = data / LOG_FILE
@@ -127,12 +130,23 @@ def start_in_background(arguments: Sequence[str], data: Path) -> tuple[subproces
             start_new_session=True,
         )
         os.close(writer)
-        with os.fdopen(os.dup(reader), encoding="utf-8") as pipe:
+        with _ended_by_interrupt(child), os.fdopen(os.dup(reader), encoding="utf-8") as pipe:
             ready = pipe.read()
     if ready:
         return child, ready
     code = child.wait()
     raise Failed(_last_words(log, began) or f"the broker ended with code {code} before it was ready: see {log}")
+
+
+@contextmanager
+def _ended_by_interrupt(child: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Have a broker that is not ready yet end with the command that waits for it, which was told to by Ctrl-C."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        child.terminate()
+        child.wait()
+        raise
 
 
 @contextmanager

@@ -37,6 +37,7 @@ from barnabas.model.base_error import BarnabasError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
     from types import FrameType
 
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 METADATA = "metadata"
 STARTER_FILE = ".starter"
 """In the folder that holds those of the brokers: locked, with its pid, by the command that runs them here."""
+RESTARTER_FILE = ".restarter"
+"""The same for the command that restarts brokers that run in the background."""
 RACK = "broker.rack"
 READY_SECONDS = 600.0
 """How long a broker that is started again may take to be ready: one that was killed looks through what it wrote."""
@@ -168,27 +171,64 @@ def run(
         return run.until_the_end(lambda: beside.start(console) if console else None, beside.tell_end)
 
 
-@contextmanager
-def _announced(folder: Path) -> Iterator[None]:
+def _announced(folder: Path) -> AbstractContextManager[None]:
     """Say in the folder of the brokers' folders who runs them; raises Failed if somebody does."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / STARTER_FILE).open("a+", encoding="ascii") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Failed(f"the brokers in {folder} run already (process {starter(folder)})") from None
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
-        yield
-        (folder / STARTER_FILE).unlink(missing_ok=True)
+    return _held(folder / STARTER_FILE, f"the brokers in {folder} run already")
 
 
 def starter(folder: Path) -> int | None:
     """The process that runs the brokers below a folder as its children; None if there is none."""
+    return _holder(folder / STARTER_FILE)
+
+
+def restarter(folder: Path) -> int | None:
+    """The process that restarts brokers below a folder that run in the background; None if there is none."""
+    return _holder(folder / RESTARTER_FILE)
+
+
+def restarting(folder: Path) -> AbstractContextManager[None]:
+    """Keep others from restarting the brokers below a folder, which run in the background; raises Failed if one does.
+
+    Two at once would not know of each other's brokers, and stop two.
+    """
+    return _held(folder / RESTARTER_FILE, f"the brokers in {folder} are being restarted")
+
+
+@contextmanager
+def _held(path: Path, failure: str) -> Iterator[None]:
+    """Lock a file with the number of this process in it; raises Failed if another process has locked it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        with path.open("a+", encoding="ascii") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Failed(f"{failure} (process {_holder(path)})") from None
+            if not _is_at(file.fileno(), path):
+                continue  # who had locked it has just removed it
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+            return
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether an open file is the one that has this path."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _holder(path: Path) -> int | None:
+    """The process that has locked a file as `_held` does; None if there is none."""
     for _ in range(LOOKS):
         try:
-            with (folder / STARTER_FILE).open("r", encoding="ascii") as file:
+            with path.open("r", encoding="ascii") as file:
                 try:
                     fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 except BlockingIOError:
@@ -302,7 +342,7 @@ class _Run:
             child = self._children[index]
             _say(f"Starting broker {child.broker_id} again. The others are left alone.")
             try:
-                self._restart(index)
+                self._restart(child.broker_id)
             except (Failed, OSError) as error:
                 _say(f"Error: {error}")
             else:
@@ -351,6 +391,7 @@ class _Run:
     def _roll(self) -> bool:
         """Restart all; whatever goes wrong, the brokers that run go on. Whether nothing did."""
         from barnabas.cli.common.connection import read_client_properties
+        from barnabas.cli.start.command import check
         from barnabas.cli.start.rolling import roll
 
         ran = [child for child in self._children if child.runs]
@@ -365,8 +406,10 @@ class _Run:
             for child in self._children:
                 if child.ready_pipe >= 0:
                     raise Failed(f"broker {child.broker_id} is not ready yet")
+            for _, words in self._brokers:  # a file with settings may have changed
+                check(words)
             properties = read_client_properties(self._command_config)
-            names = [f"broker {child.broker_id}" for child in self._children]
+            names = {child.broker_id: f"broker {child.broker_id}" for child in self._children}
             started = _ages(self._children)
             roll(names, self._restart, self._servers(), properties, say=_say, given_up=is_given_up, started=started)
         except (BarnabasError, click.ClickException, OSError) as error:
@@ -379,9 +422,9 @@ class _Run:
         reports = [child.report for child in self._children if child.report is not None]
         return ",".join(report["listeners"].split(", ")[0].replace("*:", "localhost:") for report in reports)
 
-    def _restart(self, index: int) -> None:
+    def _restart(self, broker_id: int) -> None:
         """Stop one, if it runs, start it, and wait until it is ready; raises Failed if it is not in time."""
-        child = self._children[index]
+        child = self._children[broker_id - self._first_id]
         child.ask_to_end()
         until = time.monotonic() + STOP_SECONDS
         while time.monotonic() < until and not child.ends_within(LOOK_SECONDS):

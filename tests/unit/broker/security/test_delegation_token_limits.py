@@ -15,7 +15,7 @@ from barnabas.machines.security import delegation_tokens as rules
 from barnabas.metadata.delegation_tokens import DelegationTokenNode, DelegationTokensNode
 from barnabas.metadata.stores.sqlite import SqliteStore
 from barnabas.model.clock import ManualClock
-from barnabas.model.errors import DelegationTokenNotFound, PolicyViolation
+from barnabas.model.errors import DelegationTokenNotFound, PolicyViolation, RequestTimedOut
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -105,6 +105,38 @@ async def test_creations_at_once_keep_within_the_limit(tmp_path: Path) -> None:
         made = await asyncio.gather(*(rig.tokens.create(BOB, -1) for _ in range(20)), return_exceptions=True)
         assert len(await rig.stored_ids()) == MOST
     assert sum(isinstance(each, PolicyViolation) for each in made) == 20 - MOST
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+async def test_renewals_at_once_are_all_heard(tmp_path: Path, brokers: int) -> None:
+    """Some were told that there is no such token: of those that read it together one alone could write it."""
+    async with running(tmp_path) as rig, contextlib.AsyncExitStack() as others:
+        rigs = [rig, *[await others.enter_async_context(running(tmp_path)) for _ in range(brokers - 1)]]
+        tokens = [each.tokens for each in rigs]
+        hmac = rig.tokens.hmac(await rig.tokens.create(BOB, -1))
+        renewals = [tokens[number % brokers].renew(hmac, "User:bob", number) for number in range(30)]
+        assert len(await asyncio.gather(*renewals)) == 30
+        ends = [tokens[number % brokers].expire(hmac, "User:bob", -1) for number in range(5)]
+        ended = await asyncio.gather(*ends, return_exceptions=True)
+        assert sorted(type(each).__name__ for each in ended) == [*["DelegationTokenNotFound"] * 4, "int"]
+        assert await rig.stored_ids() == set()
+
+
+async def test_a_token_that_others_change_all_the_time_is_not_said_to_be_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as rig:
+        token = await rig.tokens.create(BOB, -1)
+        find = rig.store.find
+
+        async def find_before_it_changes(path: str) -> StoredNode | None:
+            found = await find(path)
+            await rig.store.set(path, DelegationTokenNode.encode(token))
+            return found
+
+        monkeypatch.setattr(rig.store, "find", find_before_it_changes)
+        with pytest.raises(RequestTimedOut):
+            await rig.tokens.renew(rig.tokens.hmac(token), "User:bob", 1)
 
 
 async def test_a_token_names_each_renewer_once_and_few_of_them(tmp_path: Path) -> None:

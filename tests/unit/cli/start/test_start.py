@@ -13,6 +13,7 @@ from barnabas.broker.app import ReadyInfo
 from barnabas.cli.start import service
 from barnabas.cli.start.command import address_of_clients
 from barnabas.model.config.listeners import Listener
+from barnabas.model.environment import READY_FD
 from barnabas.model.errors import StartupError
 
 if TYPE_CHECKING:
@@ -210,6 +211,18 @@ class TestBackground:
             f"Error: the broker ended with code 9 before it was ready: see {tmp_path / 'barnabas.log'}\n"
         )
 
+    def test_ctrl_c_ends_what_is_not_ready_yet(self, program: Callable[[str], None], tmp_path: Path) -> None:
+        program(
+            "import os, signal, time\n"
+            "print(os.getpid(), flush=True)\n"
+            "os.kill(os.getppid(), signal.SIGINT)\n"
+            "time.sleep(60)\n"
+        )
+        with pytest.raises(KeyboardInterrupt):
+            service.start_in_background(["start"], tmp_path)
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((tmp_path / "barnabas.log").read_text()), 0)
+
 
 @pytest.mark.parametrize(
     ("words", "told"),
@@ -245,3 +258,14 @@ def test_a_pid_file_says_since_when_a_broker_is_ready(tmp_path: Path) -> None:
     assert service.seconds_ready(tmp_path) < 600
     os.utime(tmp_path / service.PID_FILE, (0, 0))
     assert service.seconds_ready(tmp_path) > 1e9
+
+
+def test_a_broker_is_ready_also_when_nobody_waits_for_that(
+    run: Run, broker: FakeBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended without a word when the terminal of its `start --daemon` or `restart` was closed."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    monkeypatch.setenv(READY_FD, str(writer))
+    assert run("start", "--data", tmp_path / "data").exit_code == 0
+    assert broker.pid_when_ready == os.getpid()

@@ -65,7 +65,7 @@ class Runs:
         patch.setattr(several, "BrokerChild", FakeBroker)
         patch.setattr(several, "_say", self.said.append)
         patch.setattr(several, "LOOK_SECONDS", 0)
-        self.run = _Run([(folder / str(number), []) for number in range(count)], None, 0)
+        self.run = _Run([(folder / str(number), ["start"]) for number in range(count)], None, 0)
 
     @property
     def brokers(self) -> Sequence[FakeBroker]:
@@ -183,6 +183,24 @@ def test_a_restart_that_was_given_up_is_not_begun_again_at_once(runs: Runs, monk
     runs.until(runs.restart, lambda: bool(rolls))
     assert rolls == [1]
     assert runs.said == ["The restart was given up: t-0 was not in sync", ASKED_MEANWHILE]
+
+
+def test_no_broker_is_stopped_if_the_settings_would_be_refused(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The first one was stopped, and could not start again with the file as it had become."""
+    rolls = []
+    monkeypatch.setattr(rolling, "roll", lambda *_, **__: rolls.append(1))
+    config = tmp_path / "server.properties"
+    runs.run._brokers = [(folder, ["start", "--config", str(config)]) for folder, _ in runs.run._brokers]
+    runs.add_brokers()
+    config.write_text("num.io.threads=many\n")
+    assert not runs.run._roll()
+    assert "The restart was given up: Invalid value many for configuration num.io.threads" in runs.said[-1]
+    assert not rolls
+    config.write_text("num.io.threads=8\n")
+    assert runs.run._roll()
+    assert rolls
 
 
 def test_the_end_of_another_broker_is_told_while_one_does_not_get_ready(
