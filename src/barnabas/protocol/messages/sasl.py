@@ -17,9 +17,11 @@ from barnabas.protocol.wire.packing import (
     add_count,
     add_text,
     finish,
+    flexible_frame,
     start,
+    text,
 )
-from barnabas.protocol.wire.varint import read_uvarint
+from barnabas.protocol.wire.varint import read_uvarint, uvarint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,11 +78,14 @@ def pack_message(
     correlation_id: int, version: int, code: int, error_message: str | None, message: bytes, lifetime_ms: int
 ) -> bytes:
     """The whole frame of an answer to SaslAuthenticate: an error, or the mechanism's message and the session's time."""
-    flexible = version >= FLEXIBLE
-    out = start(correlation_id, flexible)
+    if version >= FLEXIBLE:
+        told = b"\0" if error_message is None else text(error_message)
+        length, lifetime = uvarint(len(message) + 1), _LIFETIME.pack(lifetime_ms)
+        return flexible_frame(correlation_id, INT16.pack(code), told, length, message, lifetime)
+    out = start(correlation_id, flexible=False)
     out += INT16.pack(code)
-    add_text(out, error_message, flexible)
-    add_bytes(out, message, flexible)
+    add_text(out, error_message, flexible=False)
+    add_bytes(out, message, flexible=False)
     if version >= LIFETIMES:
         out += _LIFETIME.pack(lifetime_ms)
-    return finish(out, flexible)
+    return finish(out, flexible=False)
