@@ -148,14 +148,13 @@ class Mechanisms:
             decoy = ScramCredential.decoy(mechanism, opening.name, secret)
             return (decoy, None) if self._tokens is None else self._tokens.find_scram(mechanism, opening, decoy)
         text = self._metadata.image.config(ConfigResource.user(opening.name)).get(mechanism.title)
-        decoy = self._users.make(mechanism, opening.name, secret)  # for users that are there, too: it must take as long
-        if text is None:
-            return decoy, None
-        try:
-            return self._users.read(mechanism, opening.name, text), Identity(opening.name)
+        decoy, identity = self._users.make(mechanism, opening.name, secret), Identity(opening.name)
+        try:  # whether the user is there or not, both are looked for: it must take as long
+            credential = self._users.read(mechanism, opening.name, text)
         except InvalidCredential as error:
             logger.error("User %r cannot log in: %s", opening.name, error)
-            return decoy, None
+            credential = None
+        return (decoy, None) if credential is None else (credential, identity)
 
 
 def _oauth_tokens(settings: Settings, listener: str, clock: Clock) -> OAuthTokens:

@@ -13,7 +13,7 @@ user of its name or not, so its time does not tell either, nor who has logged in
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.machines.security.scram import BY_TITLE, InvalidCredential, ScramCredential, ScramMechanism
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class _Stored(NamedTuple):
     """What is stored of a user, read once."""
 
-    text: str
+    text: str | None
     credential: ScramCredential | None
     """None for a text that cannot be read."""
     shape: CredentialShape | None
@@ -41,6 +41,9 @@ class _Stored(NamedTuple):
         except InvalidCredential:
             return _Stored(text, None, None)
         return _Stored(text, credential, credential.shape)
+
+
+_NOTHING: Final = _Stored(None, None, None)
 
 
 class ScramDecoys:
@@ -63,12 +66,13 @@ class ScramDecoys:
                 stored[name] = _Stored.of(text, mechanism)
         self._pending[name] = texts.keys()
 
-    def read(self, mechanism: ScramMechanism, name: str, text: str) -> ScramCredential:
-        """The credential that is stored of a user. Raises InvalidCredential."""
-        stored = self._stored[mechanism].get(name)
-        if stored is None or stored.credential is None or stored.text != text:
+    def read(self, mechanism: ScramMechanism, name: str, text: str | None) -> ScramCredential | None:
+        """The credential of which this text is stored; None for no text. Raises InvalidCredential."""
+        stored = self._stored[mechanism].get(name, _NOTHING)
+        credential = stored.credential if stored.text == text else None
+        if credential is None and text is not None:
             return ScramCredential.decode(text, mechanism)
-        return stored.credential
+        return credential
 
     def make(self, mechanism: ScramMechanism, name: str, secret: bytes) -> ScramCredential:
         """The decoy for a name."""
