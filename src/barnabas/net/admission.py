@@ -47,19 +47,23 @@ class ConnectionLimits(NamedTuple):
 class Admission:
     """Counts connections, and says whether another may come in."""
 
-    __slots__ = ("_limits", "_per_ip", "_per_listener", "_rates", "_total")
+    __slots__ = ("_has_rates", "_limits", "_per_ip", "_per_listener", "_rates", "_total")
 
     def __init__(self, limits: ConnectionLimits) -> None:
-        self._limits = limits
         self._total = 0
         self._per_listener: Counter[str] = Counter()
         self._per_ip: Counter[str] = Counter()
         self._rates: dict[str | None, _Rate] = {}
         """By listener; None for the whole broker."""
+        self.change_limits(limits)
 
     def change_limits(self, limits: ConnectionLimits) -> None:
         """Use other limits from now on."""
         self._limits = limits
+        rates = (limits.creation_rate, *(each.creation_rate for each in limits.listeners.values()))
+        self._has_rates = min(rates) < UNLIMITED
+        if not self._has_rates:
+            self._rates.clear()
 
     @property
     def total(self) -> int:
@@ -83,6 +87,8 @@ class Admission:
 
     def wait_seconds(self, listener: str, now: float) -> float:
         """How long the next connection has to wait because others came so fast; 0 if it need not."""
+        if not self._has_rates:
+            return 0.0
         broker_rate = UNLIMITED if self.is_protected(listener) else self._limits.creation_rate
         waits = (
             self._wait(listener, self._of(listener).creation_rate, now),
@@ -100,9 +106,10 @@ class Admission:
         self._total += 1
         self._per_listener[listener] += 1
         self._per_ip[ip] += 1
-        for name in (listener, None):
-            if name in self._rates:
-                self._rates[name].tokens -= 1
+        if self._has_rates:
+            for name in (listener, None):
+                if name in self._rates:
+                    self._rates[name].tokens -= 1
 
     def remove(self, listener: str, ip: str) -> None:
         """A connection has ended."""

@@ -567,5 +567,6 @@ class Connection:
         self.server.departures.forget(self._sock.fileno())
         self._sock.close()
         self.server.forget(self)
-        if self.on_close is not None:
-            self.on_close()
+        on_close, self.on_close = self.on_close, None
+        if on_close is not None:
+            on_close()

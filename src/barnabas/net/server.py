@@ -26,7 +26,7 @@ from barnabas.net.refusals import LOG_SECONDS, Refusal, RefusalLog
 from barnabas.protocol.wire.framing import FrameLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from concurrent.futures import Executor
 
     from barnabas.net.contexts import TlsContext
@@ -326,9 +326,9 @@ class Server:
             self.loop.call_soon(self._flush)
         self._to_flush.append(connection)
 
-    def is_answering(self, but: object) -> bool:
-        """Whether a client that has logged in, or need not, is about to be sent something, but for one."""
-        return any(connection.frames is self.frames and connection is not but for connection in self._to_flush)
+    def is_answering(self, but: Collection[object]) -> bool:
+        """Whether a client that has logged in, or need not, is about to be sent something, but for these."""
+        return any(connection.frames is self.frames and connection not in but for connection in self._to_flush)
 
     def _flush(self) -> None:
         connections, self._to_flush = self._to_flush, []

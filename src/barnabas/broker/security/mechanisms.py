@@ -81,21 +81,31 @@ class Mechanisms:
         self._secret = secret
         self._passwords: dict[str, Mapping[str, str]] = {}
         """PLAIN's, by listener, as far as they were asked for."""
+        self._enabled: dict[str, tuple[str, ...]] = {}
+        """What a listener offers, and after how many milliseconds a client has to log in again: likewise."""
+        self._max_reauth_ms: dict[tuple[str, str], int] = {}
         settings.subscribe(self._on_settings)
-        self._decoys = ScramDecoys()
+        self._users = ScramDecoys()
         self._note_users(metadata.image, metadata.image.configs)
         metadata.subscribe(self._on_change)
 
     def enabled(self, listener: str) -> tuple[str, ...]:
         """The mechanisms that a listener offers; OAUTHBEARER and GSSAPI cannot be added while the broker runs."""
-        enabled = self._settings.of_listener(listener).items("sasl.enabled.mechanisms")
-        loaded = {sasl.OAUTHBEARER: listener in self._oauth, sasl.GSSAPI: listener in self._kerberos}
-        return tuple(each for each in enabled if each in sasl.MECHANISMS and loaded.get(each, True))
+        if listener not in self._enabled:
+            enabled = self._settings.of_listener(listener).items("sasl.enabled.mechanisms")
+            loaded = {sasl.OAUTHBEARER: listener in self._oauth, sasl.GSSAPI: listener in self._kerberos}
+            self._enabled[listener] = tuple(
+                each for each in enabled if each in sasl.MECHANISMS and loaded.get(each, True)
+            )
+        return self._enabled[listener]
 
     def max_reauth_ms(self, listener: str, mechanism: str) -> int:
         """After how long a client has to log in again; 0 for never."""
-        values = self._settings.of_listener(listener).of_mechanism(mechanism)
-        return max(values.number("connections.max.reauth.ms"), 0)
+        key = listener, mechanism
+        if key not in self._max_reauth_ms:
+            values = self._settings.of_listener(listener).of_mechanism(mechanism)
+            self._max_reauth_ms[key] = max(values.number("connections.max.reauth.ms"), 0)
+        return self._max_reauth_ms[key]
 
     def begin(self, listener: str, mechanism: str) -> MechanismLogin:
         """Begin a login by a mechanism that the listener offers."""
@@ -109,6 +119,8 @@ class Mechanisms:
 
     def _on_settings(self, changed: Changed) -> None:
         self._passwords.clear()
+        self._enabled.clear()
+        self._max_reauth_ms.clear()
 
     def _on_change(self, delta: Delta) -> None:
         gone = delta.before.configs.keys() - delta.after.configs.keys() if delta.is_whole else frozenset()
@@ -117,7 +129,7 @@ class Mechanisms:
     def _note_users(self, image: ClusterImage, changed: Iterable[ConfigResource]) -> None:
         for resource in changed:
             if resource.kind == "users" and resource.client_id is None:
-                self._decoys.note(resource.name, image.config(resource).keys() & BY_TITLE.keys())
+                self._users.note(resource.name, image.config(resource))
 
     def _plain_passwords(self, listener: str) -> Mapping[str, str]:
         if listener not in self._passwords:
@@ -135,19 +147,14 @@ class Mechanisms:
         if opening.is_token:  # all tokens have the shape of Kafka's credentials
             decoy = ScramCredential.decoy(mechanism, opening.name, secret)
             return (decoy, None) if self._tokens is None else self._tokens.find_scram(mechanism, opening, decoy)
-        image = self._metadata.image
-
-        def text_of(name: str) -> str | None:
-            return image.config(ConfigResource.user(name)).get(mechanism.title)
-
-        text, decoy = text_of(opening.name), self._decoys.make(mechanism, opening.name, secret, text_of)
-        stand_in = decoy.encode()
-        try:  # a decoy is read like a credential: it must take as long
-            credential = ScramCredential.decode(stand_in if text is None else text, mechanism)
+        text = self._metadata.image.config(ConfigResource.user(opening.name)).get(mechanism.title)
+        decoy, identity = self._users.make(mechanism, opening.name, secret), Identity(opening.name)
+        try:  # whether the user is there or not, both are looked for: it must take as long
+            credential = self._users.read(mechanism, opening.name, text)
         except InvalidCredential as error:
             logger.error("User %r cannot log in: %s", opening.name, error)
-            return decoy, None
-        return credential, None if text is None else Identity(opening.name)
+            credential = None
+        return (decoy, None) if credential is None else (credential, identity)
 
 
 def _oauth_tokens(settings: Settings, listener: str, clock: Clock) -> OAuthTokens:

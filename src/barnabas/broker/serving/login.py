@@ -26,27 +26,28 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from enum import Enum, auto
-from inspect import isawaitable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.broker.security.login_turns import LoginTurns
 from barnabas.broker.serving.caller import Session
 from barnabas.broker.tasks import TaskSet
-from barnabas.machines.security.login_step import LoginRefused
-from barnabas.model.errors import InvalidFrame
+from barnabas.machines.security.login_step import LoginRefused, LoginStep
+from barnabas.model.errors import ErrorCode, InvalidFrame
 from barnabas.net.reply import HANG_UP, Answer, Parked
 from barnabas.protocol.apis import ApiKey
-from barnabas.protocol.wire import codec, framing
+from barnabas.protocol.messages import sasl
+from barnabas.protocol.wire import framing
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable
 
     from barnabas.broker.security.mechanisms import MechanismLogin, Mechanisms
-    from barnabas.broker.settings import Settings
-    from barnabas.machines.security.login_step import Identity, LoginStep
+    from barnabas.broker.settings import Changed, Settings
+    from barnabas.machines.security.login_step import Identity
     from barnabas.model.clock import Clock
     from barnabas.net.connection import Connection
+    from barnabas.net.server import Server
 
     Serve = Callable[[Connection, memoryview], "Answer | Parked"]
 
@@ -90,10 +91,32 @@ class LoginCounts:
         self.failed: Counter[tuple[str, str]] = Counter()
 
 
+class LoginFrames:
+    """Which frames a listener takes of clients that log in; looked up once until the settings change."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._found: dict[tuple[str, int], framing.FrameLimits] = {}
+        settings.subscribe(self._on_settings)
+
+    def of(self, listener: str, smallest: int = framing.HEADER.size) -> framing.FrameLimits:
+        """Those of a listener; they have a header, or less bytes than one where messages come without."""
+        found = self._found.get((listener, smallest))
+        if found is None:
+            largest = self._settings.of_listener(listener).number("sasl.server.max.receive.size")
+            found = framing.FrameLimits(largest, "sasl.server.max.receive.size", smallest)
+            self._found[listener, smallest] = found
+        return found
+
+    def _on_settings(self, changed: Changed) -> None:
+        self._found.clear()
+
+
 class LoginContext(NamedTuple):
     """What all logins of a broker share."""
 
     settings: Settings
+    frames: LoginFrames
     mechanisms: Mechanisms
     clock: Clock
     serve: Serve
@@ -109,29 +132,31 @@ class Logins:
 
     def __init__(self, settings: Settings, mechanisms: Mechanisms, clock: Clock, serve: Serve) -> None:
         self._settings = settings
+        self._frames = LoginFrames(settings)
         self._mechanisms = mechanisms
         self._clock = clock
         self._serve = serve
-        self._tasks = TaskSet()
-        self._turns: LoginTurns | None = None
+        self._context: LoginContext | None = None
         self.counts = LoginCounts()
 
     def begin(self, connection: Connection) -> None:
         """Let nothing but a login through on a new connection."""
-        loop = connection.server.loop
-        if self._turns is None:
-            self._turns = LoginTurns(loop, connection.server.is_answering)
-        context = LoginContext(
+        if self._context is None:
+            self._context = self._made_context(connection.server)
+        ConnectionLogin(self._context, connection)
+
+    def _made_context(self, server: Server) -> LoginContext:
+        return LoginContext(
             self._settings,
+            self._frames,
             self._mechanisms,
             self._clock,
             self._serve,
-            self._tasks,
-            loop,
-            self._turns,
+            TaskSet(),
+            server.loop,
+            LoginTurns(server.loop, server.is_answering),
             self.counts,
         )
-        ConnectionLogin(context, connection)
 
 
 class ConnectionLogin:
@@ -171,14 +196,8 @@ class ConnectionLogin:
         self._deadline: asyncio.TimerHandle | None = None
         self._start_waiting()
         connection.state = self._session
-        connection.on_close = self._stop_waiting
-        connection.restrict(self.serve, self._frames())
-
-    def _frames(self, smallest: int = framing.HEADER.size) -> framing.FrameLimits:
-        values = self._context.settings.of_listener(self._connection.listener)
-        return framing.FrameLimits(
-            values.number("sasl.server.max.receive.size"), "sasl.server.max.receive.size", smallest
-        )
+        connection.on_close = self._on_close
+        connection.restrict(self.serve, context.frames.of(connection.listener))
 
     # The dialogue
 
@@ -224,24 +243,13 @@ class ConnectionLogin:
         return self._handshake(frame, framing.client_id_end(frame, length), RequestId(version, correlation_id))
 
     def _handshake(self, frame: memoryview, body: int, header: RequestId) -> Answer | Parked:
-        from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
-
-        from barnabas.model.errors import ErrorCode
-
-        mechanism = codec.decode(ApiKey.SASL_HANDSHAKE, header.version, 1, frame, body).mechanism
+        mechanism = sasl.read_mechanism(frame, body)
         listener, mechanisms = self._connection.listener, self._context.mechanisms
         enabled = mechanisms.enabled(listener)
         self._headers = header.version > 0
         offered = mechanism in enabled
-        answer = codec.encode(
-            ApiKey.SASL_HANDSHAKE,
-            header.version,
-            header.correlation_id,
-            SaslHandshakeResponse(
-                error_code=ErrorCode.none if offered else ErrorCode.unsupported_sasl_mechanism,
-                mechanisms=tuple(sorted(enabled)),
-            ),
-        )
+        error = ErrorCode.none if offered else ErrorCode.unsupported_sasl_mechanism
+        answer = sasl.pack_mechanisms(header.correlation_id, error.value, sorted(enabled))
         if not offered:
             return self._fail(answer, f"it asked for the mechanism {mechanism[:100]!r}, which is not offered")
         self._state = State.AUTHENTICATING
@@ -250,15 +258,14 @@ class ConnectionLogin:
         else:
             self._mechanism, self._login = mechanism, mechanisms.begin(listener, mechanism)
         if not self._headers:
-            self._connection.change_frames(self._frames(smallest=0))
+            self._connection.change_frames(self._context.frames.of(listener, smallest=0))
         return answer
 
     def _read_authenticate(self, frame: memoryview, length: int, header: RequestId) -> Answer | Parked:
         body = framing.client_id_end(frame, length)
         if header.version >= 2:
             body = framing.skip_tags(frame, body)
-        request = codec.decode(ApiKey.SASL_AUTHENTICATE, header.version, AUTHENTICATE_VERSIONS[-1], frame, body)
-        return self._authenticate(header, request.auth_bytes)
+        return self._authenticate(header, sasl.read_message(frame, body, header.version))
 
     def _authenticate(self, header: RequestId | None, message: bytes) -> Answer | Parked:
         """Take the next step of the mechanism."""
@@ -270,9 +277,9 @@ class ConnectionLogin:
                     f"re-authentication of mechanism '{self._mechanism}'",
                 )
             step = self._login.respond(message)
-            if isawaitable(step):
-                return self._wait_for(header, step)
-            return self._go_on(header, step)
+            if isinstance(step, LoginStep):
+                return self._go_on(header, step)
+            return self._wait_for(header, step)
         except LoginRefused as error:
             return self._refuse(header, error)
         except Exception:
@@ -371,6 +378,11 @@ class ConnectionLogin:
         parked.on_abandon = timer.cancel
         return parked
 
+    def _on_close(self) -> None:
+        """Let go of the connection: it lives long, and a cycle would be left to the collector (`broker/collector`)."""
+        self._stop_waiting()
+        self._connection.serve = _serve_nothing
+
     def _time_out(self) -> None:
         logger.info("Closed the connection of %s:%d on %s: it did not log in in time.", *self._address)
         self._connection.close()
@@ -409,25 +421,12 @@ class ConnectionLogin:
         return self._context.serve(connection, frame)
 
 
+def _serve_nothing(connection: Connection, frame: memoryview) -> Answer | Parked:
+    return HANG_UP
+
+
 def _answer(
     request: RequestId, message: bytes = b"", *, error_message: str | None = None, lifetime_ms: int = 0
 ) -> bytes:
-    from datetime import timedelta
-
-    from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
-    from kio.static.primitive import i64Timedelta
-
-    from barnabas.model.errors import ErrorCode
-
-    failed = error_message is not None
-    return codec.encode(
-        ApiKey.SASL_AUTHENTICATE,
-        request.version,
-        request.correlation_id,
-        SaslAuthenticateResponse(
-            error_code=ErrorCode.sasl_authentication_failed if failed else ErrorCode.none,
-            error_message=error_message,
-            auth_bytes=message,
-            session_lifetime=i64Timedelta.parse(timedelta(milliseconds=lifetime_ms)),
-        ),
-    )
+    error = ErrorCode.none if error_message is None else ErrorCode.sasl_authentication_failed
+    return sasl.pack_message(request.correlation_id, request.version, error.value, error_message, message, lifetime_ms)

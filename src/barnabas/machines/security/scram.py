@@ -35,7 +35,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from barnabas.machines.security.login_step import OTHER_AUTHORIZATION_ID, LoginRefused
-from barnabas.machines.security.scram_salts import salt_like, salt_of
+from barnabas.machines.security.scram_salts import SaltKind, salt_of
 from barnabas.model.base_error import BarnabasError
 
 LEAST_ITERATIONS: Final = 4096
@@ -80,7 +80,7 @@ class ScramMechanism(Enum):
     @property
     def key_bytes(self) -> int:
         """The length of the mechanism's keys."""
-        return hashlib.new(self.algorithm).digest_size
+        return _KEY_BYTES[self.algorithm]
 
     def sign(self, key: bytes, message: bytes) -> bytes:
         """The mechanism's HMAC."""
@@ -95,12 +95,20 @@ class ScramMechanism(Enum):
         return hashlib.pbkdf2_hmac(self.algorithm, password.encode(), salt, iterations)
 
 
+_KEY_BYTES: Final = {mechanism.algorithm: len(mechanism.digest(b"")) for mechanism in ScramMechanism}
 BY_TITLE: Final = {mechanism.title: mechanism for mechanism in ScramMechanism}
 BY_NUMBER: Final = {mechanism.number: mechanism for mechanism in ScramMechanism}
 
 
 class InvalidCredential(BarnabasError):
     """A stored credential, or one that is to be stored, that cannot be used; the message does not show it."""
+
+
+class CredentialShape(NamedTuple):
+    """What the challenges to a user have that does not tell the user from others by itself."""
+
+    iterations: int
+    salt: SaltKind
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -128,23 +136,25 @@ class ScramCredential:
 
     @staticmethod
     def decoy(
-        mechanism: ScramMechanism, name: str, secret: bytes, model: ScramCredential | None = None
+        mechanism: ScramMechanism, name: str, secret: bytes, shape: CredentialShape | None = None
     ) -> ScramCredential:
         """For a user that is not there: the same each time, on every broker that knows the secret, and of no use.
 
-        It has as many iterations as the model, and a salt of the same kind; without one it is as Kafka's tools make it.
+        It has the iterations and a salt of the given shape; without one it is as Kafka's tools make it. Nobody sees its
+        keys, and nobody has a key whose hash is all zeros.
         """
+        no_key = bytes(mechanism.key_bytes)
+        if shape is None:
+            chance = _chance(mechanism, name, secret, "salt")
+            return ScramCredential(salt_of(int.from_bytes(chance, "big")), no_key, no_key, LEAST_ITERATIONS)
+        count = 2 * shape.salt.length // len(no_key) + 1
+        chance = b"".join([_chance(mechanism, name, secret, f"salt {number}") for number in range(count)])
+        return ScramCredential(shape.salt.draw(chance), no_key, no_key, shape.iterations)
 
-        def made(purpose: str) -> bytes:
-            return mechanism.sign(secret, f"{purpose}\0{mechanism.title}\0{name}".encode(errors="surrogatepass"))
-
-        if model is None:
-            salt, iterations = salt_of(int.from_bytes(made("salt"), "big")), LEAST_ITERATIONS
-        else:
-            length, iterations = len(model.salt), model.iterations
-            count = 2 * length // mechanism.key_bytes + 1
-            salt = salt_like(model.salt, b"".join(made(f"salt {number}") for number in range(count)))
-        return ScramCredential(salt, made("stored key"), made("server key"), iterations)
+    @property
+    def shape(self) -> CredentialShape:
+        """What everybody sees of it who asks for it by the user's name, and so what a decoy has to imitate."""
+        return CredentialShape(self.iterations, SaltKind.of(self.salt))
 
     def encode(self) -> str:
         """As Kafka stores it."""
@@ -297,7 +307,7 @@ def _unescape(name: str) -> str:
 
 
 def _from_base64(text: str) -> bytes:
-    return base64.b64decode(text, validate=True)
+    return binascii.a2b_base64(text, strict_mode=True)
 
 
 def _decoded(text: str) -> bytes:
@@ -308,4 +318,10 @@ def _decoded(text: str) -> bytes:
 
 
 def _xor(first: bytes, second: bytes) -> bytes:
-    return bytes(one ^ other for one, other in zip(first, second, strict=True))
+    """Of two keys of the same length."""
+    return (int.from_bytes(first, "big") ^ int.from_bytes(second, "big")).to_bytes(len(first), "big")
+
+
+def _chance(mechanism: ScramMechanism, name: str, secret: bytes, purpose: str) -> bytes:
+    """Bytes for a decoy that look random to all who do not know the secret."""
+    return mechanism.sign(secret, f"{purpose}\0{mechanism.title}\0{name}".encode(errors="surrogatepass"))

@@ -8,11 +8,13 @@ are made up, so a decoy has the model's length and is drawn from the smallest us
 from __future__ import annotations
 
 import string
-from typing import Final
+import struct
+from typing import Final, NamedTuple
 
 SALT_BITS: Final = 130
 DIGITS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
 """What salts of Kafka's tools are made of."""
+_PAIRS: Final = tuple(bytes((first, second)) for first in DIGITS for second in DIGITS)
 OF_KAFKA: Final = range(20, 27)
 """The lengths of such salts, of which shorter ones are all but impossible."""
 
@@ -39,40 +41,61 @@ _ALPHABETS: Final = (
 
 def salt_of(number: int) -> bytes:
     """A salt of 130 of a number's bits, which should be random, in the form that Kafka's tools give theirs."""
-    digits, number = b"", number & ((1 << SALT_BITS) - 1)
+    pairs, number = [], number & ((1 << SALT_BITS) - 1)
     while number:
-        number, digit = divmod(number, 36)
-        digits = DIGITS[digit : digit + 1] + digits
-    return digits
+        number, pair = divmod(number, len(_PAIRS))
+        pairs.append(_PAIRS[pair])
+    pairs.reverse()
+    return b"".join(pairs).lstrip(b"0")
 
 
-def salt_like(salt: bytes, chance: bytes) -> bytes:
-    """A salt of the same kind, made of at least twice as many random bytes.
+class SaltKind(NamedTuple):
+    """What salts have in common that look like one: those of Kafka's tools, or of one length and one alphabet.
 
-    Those of Kafka's tools have several lengths, and the longest of them begin with a one: they are numbers. All others
-    keep their length, and base64 its padding.
+    It is found once for each salt, and salts are drawn for every login: by Kafka's tools in several lengths, the
+    longest of which begin with a one, since they are numbers. All others keep their length, and base64 its padding.
     """
-    if _may_be_of_kafka(salt):
-        return salt_of(int.from_bytes(chance, "big"))
-    text = salt.rstrip(b"=")
-    alphabet = next((each for each in _ALPHABETS if set(text) <= set(each)), None)
-    if alphabet is None:
-        return chance[: len(salt)]
-    drawn = [_draw(alphabet, chance, at) for at in range(len(text))]
-    if text and (last := _last_of_base64(text, alphabet)):
-        drawn[-1] = _draw(last, chance, len(text) - 1)
-    return bytes(drawn) + salt[len(text) :]
+
+    length: int
+    """Of the salt itself."""
+    is_of_kafka: bool = False
+    alphabet: bytes = b""
+    """What its text is drawn from; nothing for bytes that are no text."""
+    last: bytes = b""
+    """What the last character of a text in base64 is one of, where that is less."""
+    padding: bytes = b""
+
+    @staticmethod
+    def of(salt: bytes) -> SaltKind:
+        """The kind of a salt."""
+        if _may_be_of_kafka(salt):
+            return SaltKind(len(salt), is_of_kafka=True)
+        text = salt.rstrip(b"=")
+        alphabet = next((each for each in _ALPHABETS if not text.translate(None, delete=each)), b"")
+        last = _last_of_base64(text, alphabet) if text else b""
+        return SaltKind(len(salt), alphabet=alphabet, last=last, padding=salt[len(text) :])
+
+    def draw(self, chance: bytes) -> bytes:
+        """A salt of this kind, made of at least twice as many random bytes."""
+        if self.is_of_kafka:
+            return salt_of(int.from_bytes(chance, "big"))
+        alphabet = self.alphabet
+        if not alphabet:
+            return chance[: self.length]
+        numbers = struct.unpack_from(f">{self.length - len(self.padding)}H", chance)
+        size = len(alphabet)
+        drawn = bytes([number % size for number in numbers]).translate(alphabet.ljust(256))
+        if self.last:
+            end = numbers[-1] % len(self.last)
+            drawn = drawn[:-1] + self.last[end : end + 1]
+        return drawn + self.padding
 
 
 def _may_be_of_kafka(salt: bytes) -> bool:
     """Whether it is a number of 130 bits; one with hexadecimal digits only is not, but once in millions of salts."""
-    if len(salt) not in OF_KAFKA or not set(salt) <= set(DIGITS) or set(salt) <= set(_HEX):
+    if len(salt) not in OF_KAFKA or salt.translate(None, delete=DIGITS) or not salt.translate(None, delete=_HEX):
         return False
     return salt_of(int(salt, 36)) == salt
-
-
-def _draw(alphabet: bytes, chance: bytes, at: int) -> int:
-    return alphabet[int.from_bytes(chance[2 * at : 2 * at + 2], "big") % len(alphabet)]
 
 
 def _last_of_base64(text: bytes, alphabet: bytes) -> bytes:

@@ -7,10 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.broker.security.login_turns import CROWD, MOST_BYTES, MOST_YIELDED, OTHERS_SECONDS, PAUSE, LoginTurns
+from barnabas.broker.security.login_turns import (
+    CROWD,
+    MOST_BYTES,
+    MOST_YIELDED,
+    OTHERS_SECONDS,
+    PAUSE,
+    TOGETHER,
+    LoginTurns,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 
 SIZE = 100
@@ -20,8 +28,16 @@ def nobody_is_answered(but: object) -> bool:
     return False
 
 
-async def test_there_is_one_step_in_each_turn_of_the_loop() -> None:
+def served_a_moment_ago() -> LoginTurns:
+    """Turns that find others answered, but for the pauses: as of a loop whose pauses have just ended."""
     turns = LoginTurns(asyncio.get_running_loop(), nobody_is_answered)
+    turns._others_until = asyncio.get_running_loop().time() + 60
+    turns._left = 1000
+    return turns
+
+
+async def test_there_is_one_step_in_each_turn_of_the_loop_while_others_are_served() -> None:
+    turns = served_a_moment_ago()
     taken: list[int] = []
     assert turns.take(None, SIZE)
     forget = [turns.wait(number, lambda number=number: taken.append(number), SIZE) for number in range(5)]  # type: ignore[misc]
@@ -33,6 +49,47 @@ async def test_there_is_one_step_in_each_turn_of_the_loop() -> None:
         assert taken == expected
     await asyncio.sleep(0)
     assert turns.take(None, SIZE)
+    assert not turns.take(None, SIZE)
+
+
+async def test_a_turn_serves_a_few_messages_while_nobody_else_is_served() -> None:
+    turns = LoginTurns(asyncio.get_running_loop(), nobody_is_answered)
+    taken: list[int] = []
+    assert turns.take(None, SIZE)
+    assert not turns.take(None, SIZE), "it is not known yet whether others are served"
+    for number in range(2 * TOGETHER):
+        turns.wait(number, lambda number=number: taken.append(number), SIZE)  # type: ignore[misc]
+    for count in (TOGETHER, 2 * TOGETHER):
+        await asyncio.sleep(0)
+        assert taken == list(range(count))
+        assert not turns.take(None, SIZE), "the turn is full, or others wait"
+    await asyncio.sleep(0)
+    assert [turns.take(None, SIZE) for _ in range(TOGETHER + 1)] == [True] * TOGETHER + [False]
+
+
+async def test_a_message_that_comes_does_not_overtake_one_that_waits() -> None:
+    turns = LoginTurns(asyncio.get_running_loop(), nobody_is_answered)
+    assert turns.take(None, SIZE)
+    turns.wait("first", lambda: turns.wait("second", lambda: None, SIZE), SIZE)
+    turns.wait("third", lambda: None, SIZE)
+    await asyncio.sleep(0)
+    turns.wait("fourth", lambda: None, SIZE)
+    assert not turns.take(None, SIZE)
+
+
+async def test_one_answer_to_another_ends_the_turns_of_several() -> None:
+    loop, answering = StandingClock(), False
+    turns = LoginTurns(loop, lambda _: answering)  # type: ignore[arg-type]
+    assert turns.take(None, SIZE)
+    await turn()
+    answering = True
+    assert turns.take(None, SIZE) and turns.take(None, SIZE)
+    await turn()
+    assert not turns.take(None, SIZE)
+    loop.end_pause()
+    await turn(MOST_YIELDED)
+    taken = [turns.take(None, SIZE) for _ in range(2)]
+    assert taken[1] is False
 
 
 async def test_a_step_that_fails_does_not_end_the_turns_of_others() -> None:
@@ -157,12 +214,12 @@ async def test_messages_that_wait_take_a_bounded_share_of_memory() -> None:
 async def test_whose_login_is_completed_is_no_other() -> None:
     asked: list[object] = []
 
-    def is_answering(but: object) -> bool:
-        asked.append(but)
+    def is_answering(but: Collection[object]) -> bool:
+        asked.append(list(but))
         return False
 
     turns = LoginTurns(asyncio.get_running_loop(), is_answering)
     assert turns.take("first", SIZE)
     turns.wait("second", lambda: None, SIZE)
     await turn(4)
-    assert asked == ["first", "second"]
+    assert asked == [["first"], ["second"]]

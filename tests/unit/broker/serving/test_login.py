@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import struct
 import time
 from datetime import timedelta
@@ -12,6 +13,7 @@ import pytest
 
 from barnabas.broker.security.login_turns import LoginTurns
 from barnabas.broker.serving.known_clients import KnownClient
+from barnabas.broker.serving.login import ConnectionLogin
 from barnabas.machines.security.scram import BY_TITLE, ScramCredential
 from tests.support.quotas import set_quotas
 from tests.support.sasl import (
@@ -107,7 +109,7 @@ def test_the_same_work_is_done_for_a_user_that_is_not_there(
     client: Connection, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
-    for step in ("decoy", "encode", "decode"):
+    for step in ("decoy", "encode", "decode", "of_salted"):
         real = getattr(ScramCredential, step)
         static = isinstance(ScramCredential.__dict__[step], staticmethod)
 
@@ -118,7 +120,7 @@ def test_the_same_work_is_done_for_a_user_that_is_not_there(
         monkeypatch.setattr(ScramCredential, step, staticmethod(spy) if static else spy)
     shake_hands(client, "SCRAM-SHA-256")
     authenticate(client, f"n,,n={name},r=abc".encode())
-    assert done == ["decode", "decoy", "encode", "decode"], "the first is of the user that the decoy looks like"
+    assert done == ["decoy"], "a credential was read when it was stored"
 
 
 def test_messages_come_without_headers_after_the_first_version_of_the_handshake(client: Connection) -> None:
@@ -276,6 +278,61 @@ def test_a_user_that_was_deleted_does_not_get_in(broker: LoginBroker) -> None:
         with Connection(broker.login_address) as again:
             assert log_in(again, "SCRAM-SHA-256", "dave", "secret").error_code.value == FAILED
         assert is_served(client)
+
+
+def alter_broker(broker: LoginBroker, name: str, text: str | None) -> int:
+    """Set a dynamic setting of the broker, or delete it; the error."""
+    change = {"name": name, "config_operation": 0 if text else 1, "value": text}
+    resource = {"resource_type": 4, "resource_name": "1", "configs": [change]}
+    with Connection(broker.open_address) as admin:
+        (result,) = admin.ask(44, 1, {"resources": [resource], "validate_only": False}).responses
+    return int(result.error_code.value)
+
+
+def test_what_a_listener_offers_and_for_how_long_change_while_the_broker_runs(broker: LoginBroker) -> None:
+    def offered() -> tuple[str, ...]:
+        with Connection(broker.login_address) as client:
+            return tuple(shake_hands(client, "PLAIN").mechanisms)
+
+    def lifetime() -> timedelta:
+        with Connection(broker.login_address) as client:
+            found: timedelta = log_in(client, "PLAIN", "bob", "builder").session_lifetime
+            return found
+
+    assert offered() == ("PLAIN", *SCRAM) and not lifetime()
+    for name, text, is_applied in (
+        ("listener.name.login.sasl.enabled.mechanisms", "PLAIN", lambda: offered() == ("PLAIN",)),
+        ("listener.name.login.connections.max.reauth.ms", "60000", lambda: lifetime() == timedelta(minutes=1)),
+    ):
+        assert alter_broker(broker, name, text) == 0
+        wait_until(is_applied, name)
+        assert alter_broker(broker, name, None) == 0
+    wait_until(lambda: len(offered()) == 3 and not lifetime(), "the settings of the start")
+
+
+@pytest.mark.parametrize("stage", ["silent", "handshake", "challenge", "refused", "done"])
+def test_a_connection_whose_client_leaves_is_freed_without_the_collector(broker: LoginBroker, stage: str) -> None:
+    """What has lived long is not looked at by the collector any more, so it must not be left to it."""
+
+    def logins() -> int:
+        return sum(isinstance(each, ConnectionLogin) for each in gc.get_objects())
+
+    wait_until(lambda: not broker.server.connections, "others to leave")
+    gc.collect()
+    before = logins()
+    gc.disable()
+    try:
+        with Connection(broker.login_address) as client:
+            if stage in ("handshake", "challenge"):
+                shake_hands(client, SCRAM[0])
+            if stage == "challenge":
+                authenticate(client, b"n,,n=carol,r=abc")
+            if stage in ("refused", "done"):
+                log_in(client, SCRAM[0], "carol", "secret" if stage == "done" else "wrong")
+            assert stage != "done" or is_served(client)
+        wait_until(lambda: logins() == before, "the login to be freed")
+    finally:
+        gc.enable()
 
 
 def test_passwords_of_plain_change_while_the_broker_runs(broker: LoginBroker) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from barnabas.machines.security.scram import LEAST_ITERATIONS, ScramCredential, ScramMechanism
+import pytest
+
+from barnabas.machines.security.scram import LEAST_ITERATIONS, InvalidCredential, ScramCredential, ScramMechanism
 from barnabas.machines.security.scram_decoys import ScramDecoys
 from barnabas.machines.security.scram_salts import DIGITS, salt_of
 
@@ -25,14 +27,14 @@ class Users:
     def put(self, name: str, iterations: int, salt: bytes, mechanism: ScramMechanism = SHA_256) -> None:
         key = bytes(mechanism.key_bytes)
         self.texts[name] = ScramCredential(salt, key, key, iterations).encode()
-        self.decoys.note(name, {mechanism.title})
+        self.decoys.note(name, {mechanism.title: self.texts[name]})
 
     def remove(self, name: str) -> None:
         del self.texts[name]
-        self.decoys.note(name, ())
+        self.decoys.note(name, {})
 
     def make(self, name: str, mechanism: ScramMechanism = SHA_256, secret: bytes = SECRET) -> ScramCredential:
-        return self.decoys.make(mechanism, name, secret, self.texts.get)
+        return self.decoys.make(mechanism, name, secret)
 
 
 def shape(credential: ScramCredential) -> tuple[int, int, bool]:
@@ -87,10 +89,44 @@ def test_salts_of_any_length_are_imitated_and_differ_by_name_and_by_cluster() ->
 def test_a_credential_that_cannot_be_read_is_no_model() -> None:
     users = Users()
     users.put("alice", 8192, OF_KAFKA)
-    users.texts["alice"] = "salt=?"
+    users.decoys.note("alice", {SHA_256.title: "salt=?"})
     assert users.make("x") == ScramCredential.decoy(SHA_256, "x", SECRET)
-    del users.texts["alice"]
-    assert users.make("x") == ScramCredential.decoy(SHA_256, "x", SECRET)
+    with pytest.raises(InvalidCredential):
+        users.decoys.read(SHA_256, "alice", "salt=?")
+
+
+def iterations(users: Users, text: str) -> int:
+    """Of the credential that is read where this text is stored of alice."""
+    credential = users.decoys.read(SHA_256, "alice", text)
+    assert credential is not None
+    return credential.iterations
+
+
+def test_what_is_stored_of_a_user_is_read_once_and_again_when_it_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: list[str] = []
+    real = ScramCredential.decode
+
+    def spy(text: str, mechanism: ScramMechanism) -> ScramCredential:
+        texts.append(text)
+        return real(text, mechanism)
+
+    monkeypatch.setattr(ScramCredential, "decode", staticmethod(spy))
+    users = Users()
+    users.put("alice", 8192, OF_KAFKA)
+    first = users.texts["alice"]
+    users.put("alice", 8192, OF_KAFKA)
+    assert iterations(users, first) == 8192
+    users.make("x")
+    assert texts == [first]
+    users.put("alice", 4096, OF_LIBRDKAFKA)
+    assert iterations(users, users.texts["alice"]) == 4096
+    assert len(users.make("x").salt) == len(OF_LIBRDKAFKA)
+    assert len(texts) == 2
+    assert iterations(users, first) == 8192, "what is asked for counts"
+    users.remove("alice")
+    assert users.decoys.read(SHA_256, "alice", None) is None
+    assert iterations(users, first) == 8192
+    assert len(texts) == 4
 
 
 def test_salts_of_kafkas_tools_are_imitated_with_their_lengths_and_first_digits() -> None:

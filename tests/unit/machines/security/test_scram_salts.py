@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.machines.security.scram_salts import DIGITS, salt_like, salt_of
+from barnabas.machines.security.scram_salts import DIGITS, SaltKind, salt_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ def _same_chance() -> None:
 
 
 def drawn(model: bytes) -> list[bytes]:
-    return [salt_like(model, CHANCE.randbytes(2 * len(model) + 32)) for _ in range(200)]
+    return [SaltKind.of(model).draw(CHANCE.randbytes(2 * len(model) + 32)) for _ in range(200)]
 
 
 @pytest.mark.parametrize(
