@@ -146,6 +146,22 @@ class Shard(Generic[M]):
             self._parked[call] = None
         self.apply(machine, outcome, now_ms)
 
+    def keep_alive(self, key: Hashable, timeout_ms: int) -> bool:
+        """Whether a request that only moves a timer is answered at once: nothing is undecided, unstored or uncommitted.
+
+        The timer is set then. Otherwise `ask` has the request wait, or fail, as all do.
+        """
+        partition = self.partition
+        if (
+            self._unwritten
+            or self._waiting
+            or partition.log.log_end_offset > partition.leader.high_watermark
+            or partition.too_few_in_sync() is not None
+        ):
+            return False
+        self._timers.set(key, timeout_ms, 0)
+        return True
+
     def read(self, look: Callable[[M, Call[Response], int], CoordinatorOutcome[object]], call: Call[Response]) -> None:
         """Let the machine answer a request that changes nothing, even if nothing could be stored now.
 
