@@ -4,6 +4,7 @@ and its clients, of both protocols, are honest about what they have.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -17,23 +18,26 @@ from kio.static.primitive import i32, i32Timedelta
 from barnabas.machines.controller.image import ClusterImage, PartitionImage, TopicImage
 from barnabas.machines.groups.classic.group import ClassicGroup
 from barnabas.machines.groups.consumer.group import ConsumerGroup
-from barnabas.machines.groups.consumer.rules import unchanged_member
+from barnabas.machines.groups.consumer.rules import StillThere, unchanged_member
 from barnabas.machines.groups.consumer.states import GROUP_TRANSITIONS, ConsumerGroupState
 from barnabas.machines.groups.coordinator import GroupCoordinator
 from barnabas.machines.groups.settings import GroupSettings
-from barnabas.machines.groups.table import GroupTable, TimerKey
-from barnabas.machines.outcome import Asker
+from barnabas.machines.groups.table import GroupTable, PackedRecord, TimerKey
+from barnabas.machines.outcome import Asker, Timer
 from barnabas.protocol.coordinator_records import decode, encode
 from barnabas.protocol.messages.groups.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
+    idle_request,
+    pack,
+    pack_still_there,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from barnabas.machines.groups.table import GroupOutcome
+    from barnabas.machines.groups.table import PackedOutcome
     from barnabas.protocol.coordinator_records import CoordinatorRecord
 
 GROUP = "a-group"
@@ -114,14 +118,17 @@ class Coordinator:
         """What the group is doing."""
         return self.group.state
 
-    def run(self, outcome: GroupOutcome) -> None:
+    def run(self, outcome: PackedOutcome) -> None:
         """Do what was decided, and give everybody their answers."""
         if self.is_full and outcome.changes and outcome.otherwise is not None:
             refused = [(asker, _refused(answer)) for asker, answer in outcome.replies]
             instead = outcome.otherwise()
             outcome = replace(instead, replies=(*refused, *instead.replies))
         for record in outcome.changes:
-            self._store(record)
+            if isinstance(record, PackedRecord):
+                self._store_packed(record)
+            else:
+                self._store(record)
         self._note_step()
         for timer in outcome.timers:
             assert isinstance(timer.key, TimerKey)
@@ -138,10 +145,16 @@ class Coordinator:
         client, asked = client or Client(), request(**fields)
         group = self.table.groups.get(asked.group_id)
         is_short = isinstance(group, ConsumerGroup) and unchanged_member(group, asked, client) is not None
+        idle = asked.group_id, asked.member_id, asked.member_epoch
+        there = self.rules.still_there(*idle, client.client_id, client.client_host)
         outcome = self.rules.consumer_group_heartbeat(asked, client, self.now_ms)
+        if there is not None and asked == idle_request(*idle):
+            self._check_still_there(there, outcome)
         if is_short:
             by_all = self.rules._consumer._decide(asked, client, self.now_ms)
-            assert (by_all.changes, by_all.replies, by_all.timers) == (outcome.changes, outcome.replies, outcome.timers)
+            pairs = [list(map(self.rules.encode, each.changes)) for each in (by_all, outcome)]
+            assert pairs[0] == pairs[1]
+            assert (by_all.replies, by_all.timers) == (outcome.replies, outcome.timers)
         self.run(outcome)
         (answer,) = client.answers
         assert isinstance(answer, ConsumerGroupHeartbeatResponse)
@@ -190,6 +203,25 @@ class Coordinator:
         if before is not after and step[0] is not step[1]:
             GROUP_TRANSITIONS.check(*step)
             self.steps.add(step)
+
+    def _check_still_there(self, there: StillThere, outcome: PackedOutcome) -> None:
+        """The shortest way answers a heartbeat that says nothing new as all the rules do, and they change nothing."""
+        [(_, answer)] = outcome.replies
+        assert isinstance(answer, ConsumerGroupHeartbeatResponse)
+        assert answer.member_id is not None
+        assert outcome.changes == ()
+        assert outcome.timers == (Timer(there.session, self.now_ms + there.session_timeout_ms),)
+        assert pack_still_there(7, answer.member_id, answer.member_epoch, there.interval_ms) == pack(7, 1, answer)
+
+    def _store_packed(self, record: PackedRecord) -> None:
+        """Apply a record that was packed when it was decided; its replay from the log comes to the same."""
+        read = decode(*record.pair)
+        assert read is not None
+        before, owners = dict(self.group.members), deepcopy(self.group._owners)
+        record.apply()
+        decided, self.group.members = self.group.members, before
+        self._store(read)
+        assert (self.group.members, self.group._owners) == (decided, owners)
 
     def _store(self, record: CoordinatorRecord) -> None:
         self.log.append(record)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from barnabas.broker.coordinators.share_persister import StatePartition, StateSummary
-    from barnabas.machines.groups.table import GroupOutcome
+    from barnabas.machines.groups.table import GroupOutcome, PackedOutcome
 
 
 class ShareCoordinator(Coordinator):
@@ -44,7 +44,7 @@ class ShareCoordinator(Coordinator):
         assert isinstance(group, ShareGroup)
         return group
 
-    def run(self, outcome: GroupOutcome) -> None:
+    def run(self, outcome: PackedOutcome) -> None:
         """Do what was decided."""
         super().run(outcome)
         self.wanted += [each for each in outcome.sends if isinstance(each, InitializeStates)]

@@ -12,7 +12,8 @@ A client that has sent many requests at once gets some of them served, then othe
 let them if it had asked one by one.
 
 Answers are sent when the turn of the event loop is over: those of one connection go out together, and clients are
-woken after the broker's work and not in the middle of it.
+woken after the broker's work and not in the middle of it. Where many connections are answered in one turn, the first of
+them do not wait for the others (`MOST_ANSWERED` of the server).
 
 A client that has used more than its quota is muted for a while: it is answered, but nothing more of it is read or
 served until then. What it has sent meanwhile stays with the system, but for what came with the last request; where
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from concurrent.futures import Future
 
+    from barnabas.net.outbox import Progress
     from barnabas.net.server import Server
     from barnabas.protocol.wire.framing import FrameLimits
 
@@ -364,13 +366,14 @@ class Connection:
             return
         if self._is_gone:
             self._abandon_waiting()
-        while self._parked and self._parked[0].resolved:
+        while self._parked and not isinstance(answer := self._parked[0].answer, Parked):
             parked = self._parked.popleft()
-            answer = parked.answer
-            assert not isinstance(answer, Parked)
             if parked.when_answered is not None:
                 parked.when_answered()
-            self._answer(answer)
+            if isinstance(answer, bytes):
+                self._answer_bytes(answer)
+            else:
+                self._answer(answer)
             if self._closed:
                 return
         if self._busy and self._inbox and not self._giving_way:
@@ -409,9 +412,15 @@ class Connection:
     def flush(self) -> None:
         """Send what was answered in this turn."""
         self._to_flush = False
-        if self._closed or self._writing:
+        if self._closed or self._writing or self._warming:
             return
-        self._send()
+        try:
+            progress = self._outbox.send()
+        except Broken as error:
+            self._broken(error)
+            return
+        if progress is not DONE:
+            self._send_later(progress)
         if self._hanging_up or self.server.closing:
             self._go_on()
 
@@ -426,12 +435,15 @@ class Connection:
             return False
         if progress is DONE:
             return True
-        if progress is BLOCKED:
-            if not self._writing:
-                self._wait_for_room()
-        else:
-            self._warm_up()
+        self._send_later(progress)
         return False
+
+    def _send_later(self, progress: Progress) -> None:
+        """Send the rest when the socket takes it, or when it was read from the disk."""
+        if progress is not BLOCKED:
+            self._warm_up()
+        elif not self._writing:
+            self._wait_for_room()
 
     def _broken(self, error: Exception) -> None:
         logger.info("Closed the connection of %s:%d: %s", *self.address[:2], error)

@@ -50,6 +50,11 @@ RETRY_ACCEPT: Final = 0.1
 """Seconds to wait when no descriptor is left for another connection."""
 LOGIN_SHARE: Final = 8
 """Of the memory for unfinished requests, clients that have not logged in get one of so many parts, in addition."""
+MOST_ANSWERED: Final = 32
+"""Connections with answers after which the end of the turn is not waited for.
+
+Were a thousand clients answered together, the first would wait for the requests of all, and then ask again together.
+"""
 MOST_LOGIN_BYTES: Final = 64 * 1024 * 1024
 """And no more than that: messages of a login are small, and almost always come whole, without taking any of it."""
 MOST_REFUSED: Final = 256
@@ -321,10 +326,13 @@ class Server:
             quietest.close()
 
     def flush_later(self, connection: Connection) -> None:
-        """Let the connection send when this turn of the event loop is over."""
-        if not self._to_flush:
+        """Let the connection send when this turn of the event loop is over, or many connections are to send."""
+        waiting = self._to_flush
+        if not waiting:
             self.loop.call_soon(self._flush)
-        self._to_flush.append(connection)
+        waiting.append(connection)
+        if len(waiting) >= MOST_ANSWERED and not self.closing:
+            self._flush()
 
     def is_answering(self, but: Collection[object]) -> bool:
         """Whether a client that has logged in, or need not, is about to be sent something, but for these."""

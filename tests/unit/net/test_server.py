@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import struct
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +16,7 @@ from barnabas.model.remedies import Remedy, RemedyKind
 from barnabas.net import inbox
 from barnabas.net.admission import ConnectionLimits
 from barnabas.net.reply import Parked
-from barnabas.net.server import Limits
+from barnabas.net.server import MOST_ANSWERED, Limits
 from tests.support.servers import Rig, answer, connect, frame, hang_up, read_answer, run
 from tests.support.waiting import until
 
@@ -161,6 +163,29 @@ async def test_a_port_in_use_says_what_to_do(executor: ThreadPoolExecutor) -> No
         assert caught.value.remedy == Remedy(RemedyKind.CHOOSE_PORT)
 
     await run(Rig(), executor, story)
+
+
+async def test_the_first_of_many_answers_of_a_turn_do_not_wait_for_its_end(executor: ThreadPoolExecutor) -> None:
+    waiting: list[Parked] = []
+
+    def park(body: bytes) -> Parked:
+        waiting.append(Parked(on_abandon=lambda: None))
+        return waiting[-1]
+
+    async def story(rig: Rig) -> None:
+        with ExitStack() as stack:
+            clients = [
+                stack.enter_context(socket.create_connection(("127.0.0.1", rig.port))) for _ in range(MOST_ANSWERED + 1)
+            ]
+            for client in clients:
+                client.sendall(frame(b"request"))
+            await until(lambda: len(waiting) == len(clients))
+            for parked in waiting:
+                parked.resolve(answer(b"answer"))
+            assert len(select.select(clients, [], [], 0)[0]) == MOST_ANSWERED
+            await until(lambda: len(select.select(clients, [], [], 0)[0]) == len(clients))
+
+    await run(Rig(park, tls=None), executor, story)
 
 
 async def test_closing_waits_for_what_is_under_way(executor: ThreadPoolExecutor) -> None:

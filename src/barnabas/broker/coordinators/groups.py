@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from barnabas.broker.settings import Changed, Settings
     from barnabas.machines.groups.coordinator import GroupCoordinator
     from barnabas.machines.groups.share.offsets import InitializeStates
-    from barnabas.machines.groups.table import GroupOutcome
+    from barnabas.machines.groups.table import GroupOutcome, PackedOutcome
     from barnabas.machines.outcome import Response
     from barnabas.metadata.images.cache import Delta
 
@@ -79,7 +79,7 @@ class GroupCoordinators:
     def ask(
         self,
         group_id: str,
-        decide: Callable[[GroupCoordinator, Call[Response], int], GroupOutcome],
+        decide: Callable[[GroupCoordinator, Call[Response], int], PackedOutcome],
         caller: Caller,
         version: int,
         failure: Callable[[ApiError], Response],
@@ -96,7 +96,7 @@ class GroupCoordinators:
     def ask_at_once(
         self,
         group_id: str,
-        decide: Callable[[GroupCoordinator, Call[Response], int], GroupOutcome],
+        decide: Callable[[GroupCoordinator, Call[Response], int], PackedOutcome],
         caller: Caller,
         version: int,
         failure: Callable[[ApiError], Response],

@@ -2,7 +2,8 @@
 
     request    the machine decides, then replays its own records, then timers are set; when the turn of the event loop
                is over, the records of all decisions of the turn are appended as one batch. Where the last turn had no
-               more than one, there is nothing to wait for: the first decision of this turn is appended at once
+               more than one, there is nothing to wait for: the first decision of this turn is appended at once. Nor do
+               the first of many decisions wait for all others of the turn
     reply      is sent when the high watermark reaches the log end that the machine saw, also to a request that changes
                nothing: no client sees what a failover could undo
 
@@ -65,6 +66,8 @@ logger = logging.getLogger(__name__)
 
 MAX_BATCH: Final = 512 * 1024
 """Bytes of records after which a batch is appended before the turn of the event loop is over."""
+MOST_WAITING: Final = 32
+"""Replies that wait for an append after which the end of the turn is not waited for."""
 RETRY_MS: Final = 1000
 """How long to wait before something that failed is tried again."""
 LONGEST_RETRY_MS: Final = 8000
@@ -142,6 +145,22 @@ class Shard(Generic[M]):
         if not replies or (replies[0][0] is not call and all(asker is not call for asker, _ in replies)):
             self._parked[call] = None
         self.apply(machine, outcome, now_ms)
+
+    def keep_alive(self, key: Hashable, timeout_ms: int) -> bool:
+        """Whether a request that only moves a timer is answered at once: nothing is undecided, unstored or uncommitted.
+
+        The timer is set then. Otherwise `ask` has the request wait, or fail, as all do.
+        """
+        partition = self.partition
+        if (
+            self._unwritten
+            or self._waiting
+            or partition.log.log_end_offset > partition.leader.high_watermark
+            or partition.too_few_in_sync() is not None
+        ):
+            return False
+        self._timers.set(key, timeout_ms, 0)
+        return True
 
     def read(self, look: Callable[[M, Call[Response], int], CoordinatorOutcome[object]], call: Call[Response]) -> None:
         """Let the machine answer a request that changes nothing, even if nothing could be stored now.
@@ -255,7 +274,11 @@ class Shard(Generic[M]):
                 self._timers.set(timer.key, timer.at_ms, now_ms)
         if self._unwritten:
             self._waiting += replies
-            if (self._is_quiet and self._decisions == 1) or self._unwritten_bytes > MAX_BATCH:
+            if (
+                (self._is_quiet and self._decisions == 1)
+                or len(self._waiting) >= MOST_WAITING
+                or self._unwritten_bytes > MAX_BATCH
+            ):
                 self._write()
         elif self._waiting:
             self._waiting += replies

@@ -47,10 +47,11 @@ if TYPE_CHECKING:
     from kio.schema.share_group_heartbeat.v1.response import ShareGroupHeartbeatResponse
 
     from barnabas.broker.context import BrokerContext
+    from barnabas.broker.coordinators.shard import Shard
     from barnabas.broker.serving.answers import HandlerResult
     from barnabas.broker.serving.caller import Caller
     from barnabas.machines.groups.coordinator import GroupCoordinator
-    from barnabas.machines.groups.table import GroupOutcome
+    from barnabas.machines.groups.table import GroupOutcome, PackedOutcome
     from barnabas.net.reply import Answer, Parked
     from barnabas.protocol.messages.groups.consumer_group_heartbeat import (
         ConsumerGroupHeartbeatRequest,
@@ -180,10 +181,24 @@ def usual_consumer_group_heartbeat(
     broker: BrokerContext, caller: Caller, version: int, correlation_id: int, frame: memoryview, body: int
 ) -> Answer | Parked:
     """ConsumerGroupHeartbeat."""
-    request = consumer_heartbeats.unpack_plain(frame, body, version)
     if not broker.groups.has_consumer_protocol:
         return None
-    return _ask(broker, caller, version, correlation_id, request, _decide_consumer_heartbeat, _pack_consumer_heartbeat)
+    idle = consumer_heartbeats.read_idle(frame, body, version)
+    if idle is None:
+        request = consumer_heartbeats.unpack_plain(frame, body, version)
+        return _ask(
+            broker, caller, version, correlation_id, request, _decide_consumer_heartbeat, _pack_consumer_heartbeat
+        )
+    group_id, member_id, epoch = idle
+    if (shard := _find(broker, group_id)) is None or (machine := shard.machine) is None:
+        return None
+    there = machine.still_there(group_id, member_id, epoch, caller.client_id or "", caller.host)
+    if there is not None and shard.keep_alive(there.session, there.session_timeout_ms):
+        return consumer_heartbeats.pack_still_there(correlation_id, member_id, epoch, there.interval_ms)
+    request = consumer_heartbeats.idle_request(group_id, member_id, epoch)
+    call = PackedCall(caller, version, correlation_id, request, _pack_consumer_heartbeat)
+    shard.ask(_decide_consumer_heartbeat, call)
+    return call.result()
 
 
 def _ask(
@@ -192,21 +207,27 @@ def _ask(
     version: int,
     correlation_id: int,
     request: Any,
-    decide: Callable[[GroupCoordinator, PackedCall[Any], int], GroupOutcome],
+    decide: Callable[[GroupCoordinator, PackedCall[Any], int], PackedOutcome],
     pack: Callable[[PackedCall[Any], Any], bytes],
 ) -> Answer | Parked:
     """What a coordinator that is here answers; None if the request is not a usual one."""
-    if request is None or not request.group_id:
-        return None
-    try:
-        shard = broker.groups.runtime.find(request.group_id)
-    except ApiError:
-        return None
-    if (machine := shard.machine) is None or machine.deletions.under_way:
+    if request is None or (shard := _find(broker, request.group_id)) is None:
         return None
     call = PackedCall(caller, version, correlation_id, request, pack)
     shard.ask(decide, call)
     return call.result()
+
+
+def _find(broker: BrokerContext, group_id: str) -> Shard[GroupCoordinator] | None:
+    """The coordinator of a group, if it is here and in no group's deletion."""
+    if not group_id:
+        return None
+    try:
+        shard = broker.groups.runtime.find(group_id)
+    except ApiError:
+        return None
+    machine = shard.machine
+    return None if machine is None or machine.deletions.under_way else shard
 
 
 def _decide_join(machine: GroupCoordinator, call: PackedCall[JoinGroupRequest], now_ms: int) -> GroupOutcome:
@@ -223,7 +244,7 @@ def _decide_heartbeat(machine: GroupCoordinator, call: PackedCall[HeartbeatReque
 
 def _decide_consumer_heartbeat(
     machine: GroupCoordinator, call: PackedCall[ConsumerGroupHeartbeatRequest], now_ms: int
-) -> GroupOutcome:
+) -> PackedOutcome:
     return machine.consumer_group_heartbeat(call.request, call, now_ms)
 
 

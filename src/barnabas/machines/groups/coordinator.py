@@ -22,6 +22,7 @@ from barnabas.machines.groups.offsets.rules import OffsetRules
 from barnabas.machines.groups.share.describe import list_group as list_share_group
 from barnabas.machines.groups.share.group import ShareGroup
 from barnabas.machines.groups.share.rules import ShareRules
+from barnabas.machines.groups.table import PackedRecord
 from barnabas.machines.outcome import Draft, Outcome, answer
 from barnabas.model.errors import GroupIdNotFound, InvalidRecord
 from barnabas.protocol import coordinator_records
@@ -65,6 +66,7 @@ class GroupCoordinator:
         self._consumer = ConsumerRules(table)
         self.consumer_group_heartbeat = self._consumer.heartbeat
         """A classic group becomes a consumer group by it, where that is allowed."""
+        self.still_there = self._consumer.still_there
         self._share = ShareRules(table)
         self.shares = self._share.offsets
         """The states of share groups' partitions."""
@@ -239,11 +241,16 @@ class GroupCoordinator:
 
     # The log
 
-    encode = staticmethod(coordinator_records.encode)
-    """Key and value of a record."""
+    @staticmethod
+    def encode(record: CoordinatorRecord | PackedRecord) -> tuple[bytes, bytes | None]:
+        """Key and value of a record."""
+        return record.pair if isinstance(record, PackedRecord) else coordinator_records.encode(record)
 
-    def replay(self, record: CoordinatorRecord) -> None:
+    def replay(self, record: CoordinatorRecord | PackedRecord) -> None:
         """A record was stored."""
+        if isinstance(record, PackedRecord):
+            record.apply()
+            return
         key = record.key
         if isinstance(key, OffsetCommitKey):
             self._offsets.replay(record)

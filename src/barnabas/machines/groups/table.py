@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     """Takes a topic's name and id and a partition, and raises if no offset may be committed for it."""
     GroupDraft = Draft[CoordinatorRecord]
     GroupOutcome = CoordinatorOutcome[CoordinatorRecord]
+    PackedOutcome = CoordinatorOutcome[CoordinatorRecord | "PackedRecord"]
 
 
 class TimerKey(NamedTuple):
@@ -32,6 +33,19 @@ class TimerKey(NamedTuple):
     kind: str
     group_id: str
     member_id: str = ""
+
+
+class PackedRecord(NamedTuple):
+    """A record that was packed when it was decided, with what its replay comes to.
+
+    It is for the step of a member into another epoch, which each of a thousand members takes in one rebalance. Tests
+    hold its bytes equal to those of the record that all rules would decide, and the state after `apply` equal to the
+    state after that record's replay.
+    """
+
+    pair: tuple[bytes, bytes]
+    """Key and value."""
+    apply: Callable[[], None]
 
 
 class Group(Protocol):

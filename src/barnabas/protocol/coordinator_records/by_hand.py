@@ -6,9 +6,11 @@ Tests hold the bytes equal to what the schemas write. A value has the schema's n
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from barnabas.model.errors import InvalidRecord
+from barnabas.model.ids import LONGEST_REMEMBERED
 from barnabas.protocol.coordinator_records import messages
 from barnabas.protocol.wire.framing import MAX_STRING
 from barnabas.protocol.wire.packing import INT16, INT32, add_text
@@ -33,6 +35,12 @@ _NUMBER: Final = struct.Struct(">hiB")
 _NUMBER_AND_TAG: Final = struct.Struct(">hiBBBq")
 """A number, and one tagged field, number 0, of eight bytes."""
 _VERSION: Final = 0
+_CURRENT: Final = 8
+"""The type of the keys of members' assignments."""
+_STABLE: Final = 0
+"""The state of a member that has all that it is to have."""
+_NOTHING_TO_REVOKE: Final = b"\1\0"
+"""No partitions, and no tagged fields."""
 
 
 def pack_key(number: int, names: Iterable[str]) -> bytes:
@@ -44,6 +52,30 @@ def pack_key(number: int, names: Iterable[str]) -> bytes:
             raise InvalidRecord(f"a text of {size} bytes: records take no more than {MAX_STRING}")
         parts += INT16.pack(size), encoded
     return b"".join(parts)
+
+
+def current_key(group_id: str, member_id: str) -> bytes:
+    """The key of a member's assignment."""
+    if len(group_id) <= LONGEST_REMEMBERED and len(member_id) <= LONGEST_REMEMBERED:
+        return _remembered_current_key(group_id, member_id)
+    return pack_key(_CURRENT, (group_id, member_id))
+
+
+@lru_cache(maxsize=4096)
+def _remembered_current_key(group_id: str, member_id: str) -> bytes:
+    return pack_key(_CURRENT, (group_id, member_id))
+
+
+def pack_assignment(topics: tuple[CurrentTopicPartitions, ...]) -> bytes:
+    """What a member has, as it stands in the value of its assignment."""
+    out = bytearray()
+    _add_assignment(out, topics)
+    return bytes(out)
+
+
+def pack_kept(epoch: int, previous_epoch: int, assigned: bytes) -> bytes:
+    """The value of the assignment of a member that is stable, of what `pack_assignment` gave."""
+    return _PLACE.pack(_VERSION, epoch, previous_epoch, _STABLE) + assigned + _NOTHING_TO_REVOKE
 
 
 def _pack_current(value: ConsumerGroupCurrentMemberAssignmentValue) -> bytes:

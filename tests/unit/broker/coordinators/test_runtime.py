@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.broker.coordinators.record_log import _batches
+from barnabas.broker.coordinators.shard import MOST_WAITING
 from barnabas.model.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator, UnknownServerError
 from barnabas.protocol.records.batch import read_header
 from barnabas.protocol.records.builder import build_batch
@@ -187,6 +188,20 @@ async def test_what_is_decided_in_one_turn_is_one_batch_and_nobody_hears_of_it_b
         assert [await asyncio.wait_for(each, 30) for each in (*results, reading)] == [*range(1, 11), 10]
         batches = list(_batches(broker.replicas.find(TOPIC, 0).log, 1 << 20))
         assert [header.record_count for header, _ in batches] == [10]
+
+
+async def test_the_first_of_many_decisions_of_a_turn_do_not_wait_for_its_end(tmp_path: Path) -> None:
+    async with running_counters(tmp_path) as (broker, runtime):
+        shard = busy(runtime.find("a"))
+        calls = [new_call() for _ in range(2 * MOST_WAITING + 1)]
+        for call in calls:
+            shard.ask(counting("a", call), call)
+        *told, last = [call.result() for call in calls]
+        assert told == list(range(1, 2 * MOST_WAITING + 1))
+        assert asyncio.isfuture(last)
+        assert await asyncio.wait_for(last, 30) == len(calls)
+        batches = list(_batches(broker.replicas.find(TOPIC, 0).log, 1 << 20))
+        assert [header.record_count for header, _ in batches] == [MOST_WAITING, MOST_WAITING, 1]
 
 
 async def test_a_decision_that_comes_alone_is_stored_and_told_at_once(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from barnabas.protocol.coordinator_records import (
     CurrentTopicPartitions,
     TargetTopicPartitions,
 )
+from barnabas.protocol.coordinator_records.by_hand import current_key, pack_assignment, pack_kept
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,11 +46,13 @@ LEAVE_STATIC_EPOCH: Final = -2
 class StoredAssignment(_Assignment):
     """An assignment as a record has it. Members keep it from epoch to epoch, so it is written once, too."""
 
-    __slots__ = ("written",)
+    __slots__ = ("packed", "written")
 
     def __init__(self) -> None:
         self.written: tuple[CurrentTopicPartitions, ...] | None = None
         """What it is written as; None if that was not asked for yet."""
+        self.packed: bytes | None = None
+        """The same as bytes."""
 
 
 NOTHING: Final = StoredAssignment()
@@ -100,7 +103,8 @@ class Member(NamedTuple):
         pending_revocation: Assignment,
     ) -> Member:
         """The member in another place."""
-        return Member._make((*self[:_PLACE], epoch, previous_epoch, state, assigned, pending_revocation))
+        place = epoch, previous_epoch, state, assigned, pending_revocation
+        return tuple.__new__(Member, (*self[:_PLACE], *place))  # which takes half the time of `_make`
 
     def away(self) -> Member:
         """The static member after it left for a while; the member that replaces it gets its partitions in epoch 0."""
@@ -206,6 +210,14 @@ def current_record(group_id: str, member: Member) -> CoordinatorRecord:
             partitions_pending_revocation=_written_assignment(member.pending_revocation),
         ),
     )
+
+
+def kept_record(group_id: str, member: Member, assigned: StoredAssignment) -> tuple[bytes, bytes]:
+    """The bytes of `current_record` for a member that is stable and has nothing to revoke."""
+    packed = assigned.packed
+    if packed is None:
+        packed = assigned.packed = pack_assignment(_written_assignment(assigned))
+    return current_key(group_id, member.member_id), pack_kept(member.epoch, member.previous_epoch, packed)
 
 
 def target_record(group_id: str, member_id: str, target: Partitions) -> CoordinatorRecord:

@@ -178,17 +178,18 @@ class ConsumerRebalance:
     def keeps_all(self, group: ConsumerGroup, member: Member) -> Member | None:
         """A member that changes nothing and whose target is what it has, one step on: in the epoch of that target.
 
-        None for any other member. Reconciliation would come to the same: nothing is revoked, gained or waited for.
+        None for any other member, and for one whose group has patterns. Reconciliation would come to the same: nothing
+        is revoked, gained or waited for.
         """
         target, assigned = group.target_of(member), member.assigned
-        if member.state is not MemberState.STABLE or len(assigned) != len(target):
+        if member.state is not MemberState.STABLE or len(assigned) != len(target) or member.pending_revocation:
             return None
-        subscriptions = Subscriptions(self._table.image, group.resolved)
+        names, topics = self._table.image.topic_names, member.topics
         for topic_id, wanted in target.items():
             held = assigned.get(topic_id)  # a target of another broker's records may name a topic without partitions
-            if held is None or held.keys() != wanted or not subscriptions.includes(member, topic_id):
+            if held is None or held.keys() != wanted or names.get(topic_id) not in topics:
                 return None
-        return member.at_epoch(group.assignment_epoch, MemberState.STABLE, assigned, NOTHING)
+        return member.placed(group.assignment_epoch, member.epoch, MemberState.STABLE, assigned, NOTHING)
 
     def follow(
         self, group: ConsumerGroup, member: Member, owned: Partitions | None, draft: GroupDraft, now_ms: int

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Final
+from operator import setitem
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32, i32Timedelta
@@ -33,7 +34,9 @@ from barnabas.machines.groups.consumer.member import (
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
     Member,
+    StoredAssignment,
     current_record,
+    kept_record,
     replacement,
 )
 from barnabas.machines.groups.consumer.metadata_hash import differs
@@ -48,7 +51,7 @@ from barnabas.machines.groups.consumer.rebalance import (
 from barnabas.machines.groups.consumer.states import MemberState
 from barnabas.machines.groups.migration.classic_members import ClassicMembers
 from barnabas.machines.groups.migration.conversion import Conversion
-from barnabas.machines.groups.table import TimerKey
+from barnabas.machines.groups.table import PackedRecord, TimerKey
 from barnabas.machines.outcome import Draft, Outcome, Timer, as_before
 from barnabas.model.errors import ApiError, GroupIdNotFound
 from barnabas.model.ids import LONGEST_REMEMBERED
@@ -77,7 +80,7 @@ if TYPE_CHECKING:
 
     from barnabas.machines.groups.assignors.spec import Partitions
     from barnabas.machines.groups.settings import GroupSettings
-    from barnabas.machines.groups.table import Group, GroupDraft, GroupOutcome, GroupTable
+    from barnabas.machines.groups.table import Group, GroupDraft, GroupOutcome, GroupTable, PackedOutcome
     from barnabas.machines.outcome import Asker
     from barnabas.protocol.coordinator_records import CoordinatorRecord
     from barnabas.protocol.messages.groups.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -86,6 +89,15 @@ if TYPE_CHECKING:
 
 
 _NOT_OF_CONSUMER_GROUPS: Final = (OffsetCommitKey, GroupMetadataKey, ShareGroupKey)
+
+
+class StillThere(NamedTuple):
+    """A heartbeat that changes nothing: its member is in the epoch that it says."""
+
+    session: TimerKey
+    session_timeout_ms: int
+    interval_ms: int
+    """After which the next heartbeat is expected."""
 
 
 class ConsumerRules:
@@ -101,16 +113,43 @@ class ConsumerRules:
 
     def heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, asker: Asker[ConsumerGroupHeartbeatResponse], now_ms: int
-    ) -> GroupOutcome:
+    ) -> PackedOutcome:
         """A member joins, leaves, or reports that it is alive and which partitions it has."""
         group = self._table.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup) and (member := unchanged_member(group, request, asker)) is not None:
             if member.is_reconciled_to(group.epoch):
                 return self._stay(group, member, asker, now_ms)
             if (after := self._rebalance.keeps_all(group, member)) is not None:
-                return self._stay(group, after, asker, now_ms, (current_record(group.group_id, after),))
+                return self._stay(group, after, asker, now_ms, (_kept(group, after),))
             return self._follow(group, member, _owned(request), asker, now_ms)
         return self._decide(request, asker, now_ms)
+
+    def still_there(
+        self, group_id: str, member_id: str, epoch: int, client_id: str, client_host: str
+    ) -> StillThere | None:
+        """What `heartbeat` decides about a member that is where it is to be and says nothing new; None for others.
+
+        Tests hold the two equal.
+        """
+        group = self._table.groups.get(group_id)
+        if (
+            not isinstance(group, ConsumerGroup)
+            or not JOIN_EPOCH < epoch == group.epoch == group.assignment_epoch
+            or (member := group.members.get(member_id)) is None
+            or not member.is_reconciled_to(epoch)
+            or not group.metadata_current
+            or group.regexes
+            or member.instance_id is not None
+            or member.classic is not None
+            or member.client_id != client_id
+            or member.client_host != client_host
+            or member_id.isspace()
+        ):
+            return None
+        settings = self._table.settings_of(group_id)
+        return StillThere(
+            _session(group, member), settings.consumer_session_timeout_ms, settings.consumer_heartbeat_interval_ms
+        )
 
     def _stay(
         self,
@@ -118,8 +157,8 @@ class ConsumerRules:
         member: Member,
         asker: Asker[ConsumerGroupHeartbeatResponse],
         now_ms: int,
-        changes: tuple[CoordinatorRecord, ...] = (),
-    ) -> GroupOutcome:
+        changes: tuple[PackedRecord, ...] = (),
+    ) -> PackedOutcome:
         """The member is alive and keeps what it has, in its epoch or, by a record, in the next."""
         settings = self._table.settings_of(group.group_id)
         return Outcome(
@@ -360,6 +399,14 @@ class ConsumerRules:
         else:
             timeout_ms = member.classic.session_timeout_ms
         draft.set_timer(_session(group, member), now_ms + timeout_ms)
+
+
+def _kept(group: ConsumerGroup, member: Member) -> PackedRecord:
+    """The record of a member that is in another epoch and keeps its assignment, which is the object that it had."""
+    assigned = member.assigned
+    assert isinstance(assigned, StoredAssignment)  # as that of each member whose records were replayed
+    pair = kept_record(group.group_id, member, assigned)
+    return PackedRecord(pair, partial(setitem, group.members, member.member_id, member))
 
 
 def _session(group: ConsumerGroup, member: Member) -> TimerKey:

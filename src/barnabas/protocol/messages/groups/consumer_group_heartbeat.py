@@ -15,6 +15,7 @@ from typing import Final
 from uuid import UUID
 
 from barnabas.model.errors import ErrorCode, InvalidFrame
+from barnabas.model.ids import LONGEST_REMEMBERED
 from barnabas.protocol.messages.groups import idle_heartbeat
 from barnabas.protocol.messages.groups.idle_heartbeat import LONGEST, REMEMBERED
 from barnabas.protocol.messages.groups.offset_commit import kind
@@ -24,8 +25,6 @@ from barnabas.protocol.wire.packing import INT32, add_text, finish, milliseconds
 from barnabas.protocol.wire.reading import UNREADABLE, Unusual, read_text, read_text_or_null, read_uuid
 from barnabas.protocol.wire.varint import read_uvarint, uvarint
 
-SHORT: Final = 0x7F
-"""From so many bytes on the length of a text takes more than one byte."""
 PATTERNS: Final = 1
 """The version from which on members may subscribe to a pattern."""
 _NULLS: Final = (b"\0\0\xff\xff\xff\xff\0\0\0\0", b"\0\0\xff\xff\xff\xff\0\0\0\0\0")
@@ -33,6 +32,10 @@ _NULLS: Final = (b"\0\0\xff\xff\xff\xff\0\0\0\0", b"\0\0\xff\xff\xff\xff\0\0\0\0
 assignor and partitions; no tagged fields."""
 _HEAD: Final = struct.Struct(">iiBih")
 _NUMBERS: Final = struct.Struct(">ii")
+_NO_ERROR: Final = bytes(8)
+"""No tagged fields, no throttle time, no error and no message."""
+_NO_ASSIGNMENT: Final = b"\xff\0"
+"""Null, and no tagged fields."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,22 +84,33 @@ class ConsumerGroupHeartbeatResponse:
 
 def unpack_plain(data: memoryview, position: int, version: int) -> ConsumerGroupHeartbeatRequest | None:
     """A request that is well-formed and has no tagged fields, in any version that is served; None for any other."""
-    raw = bytes(data[position:])
-    if len(raw) <= LONGEST and raw.endswith(_NULLS[version]) and (idle := _read_idle(raw, version)) is not None:
-        return idle
+    if (idle := read_idle(data, position, version)) is not None:
+        return idle_request(*idle)
     try:
-        return _unpack(raw, 0, version)
+        return _unpack(bytes(data[position:]), 0, version)
     except (*UNREADABLE, InvalidFrame, Unusual):
         return None
 
 
-@lru_cache(maxsize=REMEMBERED)
-def _read_idle(raw: bytes, version: int) -> ConsumerGroupHeartbeatRequest | None:
-    """A request that brings nothing new; None for any other."""
-    found = idle_heartbeat.unpack(raw, _NULLS[version])
-    if found is None:
+def read_idle(data: memoryview, position: int, version: int) -> tuple[str, str, int] | None:
+    """Group, member and epoch of a request that brings nothing new; None for any other."""
+    nulls = _NULLS[version]
+    epoch_at = len(data) - len(nulls) - INT32.size
+    if not position < epoch_at <= position + LONGEST or data[epoch_at + INT32.size :] != nulls:
         return None
-    group_id, member_id, epoch = found
+    names = _read_names_before(bytes(data[position:epoch_at]))
+    return None if names is None else (*names, INT32.unpack_from(data, epoch_at)[0])
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _read_names_before(raw: bytes) -> tuple[str, str] | None:
+    """Group and member, where nothing else stands before the epoch: the same bytes in each epoch of the member."""
+    found = idle_heartbeat.unpack(raw + bytes(INT32.size), b"")
+    return None if found is None else found[:2]
+
+
+def idle_request(group_id: str, member_id: str, epoch: int) -> ConsumerGroupHeartbeatRequest:
+    """A request that brings nothing new."""
     return ConsumerGroupHeartbeatRequest(
         group_id=group_id, member_id=member_id, member_epoch=epoch, topic_partitions=None
     )
@@ -175,25 +189,15 @@ def _read_count(raw: bytes, at: int, most: int) -> tuple[int | None, int]:
 
 def pack(correlation_id: int, version: int, response: ConsumerGroupHeartbeatResponse) -> bytes:
     """The whole frame of a response, in any version that is served."""
-    member_id = response.member_id
-    if response.assignment is None and response.error_message is None and member_id is not None:
-        encoded = member_id.encode()
-        if (size := len(encoded)) < SHORT:
-            return struct.pack(
-                f">iiBihBB{size}siiBB",
-                23 + size,
-                correlation_id,
-                0,
-                milliseconds(response.throttle_time),
-                response.error_code,
-                0,
-                size + 1,
-                encoded,
-                response.member_epoch,
-                milliseconds(response.heartbeat_interval),
-                0xFF,
-                0,
-            )
+    if (
+        response.assignment is None
+        and response.member_id is not None
+        and response.throttle_time is NO_TIME
+        and response.error_code is ErrorCode.none
+        and response.error_message is None
+    ):
+        interval_ms = milliseconds(response.heartbeat_interval)
+        return pack_still_there(correlation_id, response.member_id, response.member_epoch, interval_ms)
     flexible = True
     out = bytearray(_HEAD.pack(0, correlation_id, 0, milliseconds(response.throttle_time), response.error_code))
     add_text(out, response.error_message, flexible)
@@ -212,3 +216,20 @@ def pack(correlation_id: int, version: int, response: ConsumerGroupHeartbeatResp
         out.append(0)
     out.append(0)
     return finish(out, flexible)
+
+
+def pack_still_there(correlation_id: int, member_id: str, epoch: int, interval_ms: int) -> bytes:
+    """The whole frame of a response that says nothing but the member's epoch and when its next heartbeat is due."""
+    pack_rest = _remembered if len(member_id) <= LONGEST_REMEMBERED else _still_there
+    rest = pack_rest(member_id, epoch, interval_ms)
+    return _NUMBERS.pack(4 + len(rest), correlation_id) + rest
+
+
+def _still_there(member_id: str, epoch: int, interval_ms: int) -> bytes:
+    """What stands behind the correlation id of such a frame."""
+    encoded = member_id.encode()
+    numbers = _NUMBERS.pack(epoch, interval_ms)
+    return b"".join((_NO_ERROR, uvarint(len(encoded) + 1), encoded, numbers, _NO_ASSIGNMENT))
+
+
+_remembered = lru_cache(maxsize=REMEMBERED)(_still_there)

@@ -377,3 +377,21 @@ class TestReload:
         coordinator.set_topics({"orders": 4})
         coordinator.heartbeat(epoch=answer.member_epoch)
         assert not coordinator.group.has_partition_metadata
+
+
+def test_only_a_member_that_is_where_it_is_to_be_and_says_nothing_new_is_still_there() -> None:
+    coordinator, client = Coordinator(), Client()
+    epoch = coordinator.heartbeat().member_epoch
+    coordinator.heartbeat(epoch=epoch)
+
+    def is_there(member: str = "m1", epoch: int = epoch, name: str = client.client_id, host: str = "/10.0.0.1") -> bool:
+        return coordinator.rules.still_there(GROUP, member, epoch, name, host) is not None
+
+    assert is_there()
+    assert not is_there(member="m2")
+    assert not is_there(epoch=epoch - 1)
+    assert not is_there(epoch=epoch + 1)
+    assert not is_there(name="another client")
+    assert not is_there(host="/10.0.0.2")
+    coordinator.set_topics({"orders": 4})
+    assert not is_there(), "its topics have to be compared"
