@@ -10,7 +10,7 @@ import pytest
 from bench.lab import FULL, QUICK, Scale
 from bench.results import Kind
 from bench.rows import ROWS
-from bench.rows.growth import keeps_bare
+from bench.rows.growth import bare_rates, compare_with_bare
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,5 +35,15 @@ def test_metrics_of_a_row_can_be_told_apart(scale: Scale) -> None:
 
 def test_a_program_that_only_writes_leaves_nothing(tmp_path: Path) -> None:
     lab: Any = SimpleNamespace(folder=tmp_path, scale=replace(QUICK, sizes_gb=(0.0005, 0.001)))
-    assert keeps_bare(lab) > 0
+    assert min(bare_rates(lab)) > 0
     assert not list(tmp_path.iterdir())
+
+
+def test_a_broker_that_slows_down_as_bare_writes_do_has_not_slowed_down_beside_them() -> None:
+    notes: list[str] = []
+    lab: Any = SimpleNamespace(scale=replace(QUICK, sizes_gb=(1, 10)), note=notes.append)
+    samples = {"Kafka": [{"flat": 0.5}], "Barnabas": [{"flat": 1.0}, {"flat": 0.8}]}
+    compare_with_bare(lab, samples, 1900e6, 1520e6)
+    assert [values["beside-bare"] for values in samples["Kafka"]] == [pytest.approx(1.6)]
+    assert [values["beside-bare"] for values in samples["Barnabas"]] == [pytest.approx(0.8), pytest.approx(1.0)]
+    assert notes == ["A program that only makes the same writes appends 1,900 and 1,520 MB/s at 1 and 10 GB: 0.80×."]

@@ -7,7 +7,8 @@ whether the records are numbered from 0 on, and what their largest timestamp is.
 It is on the path of every produced batch, and going over one record takes half a microsecond in this language. Most
 batches are regular, so there are shorter ways. Records whose numbers take as many bytes as those of the one before are
 read by one struct each. Records that are also equally long are taken together: a slice with a stride has the bytes that
-stand at one place in all of them. A small batch of nothing else is compared with what is known of such batches.
+stand at one place in all of them. Of a small batch of nothing else, all that stands around the values is compared as
+one number, with what it was in the last such batch.
 docs/adr/0007 has the figures, and what else was weighed.
 """
 
@@ -44,6 +45,8 @@ _PAUSE: Final = 1 << 6
 _LONGEST_PAUSE: Final = 1 << 12
 """How many records are gone over singly before they are looked at again for regularity; at first, and at last."""
 _NO_NUMBER: Final = -(1 << 32)
+_MOST_SHAPES: Final = 512
+"""Shapes that are kept; one of 64 records takes 4 KB."""
 _ODD: Final = bytes(range(1, 0x100, 2))
 _NUMBERS: Final = [_NO_NUMBER if byte & 0x81 else byte >> 1 for byte in range(1 << 8)]
 """What a byte says as a length or as an offset delta; neither is negative here."""
@@ -120,45 +123,74 @@ def walk(batch: bytes | memoryview, start: int, count: int) -> Found:
     Returns whether they are numbered 0, 1, 2 and so on, and their largest timestamp delta.
     """
     if count <= _FEW:
-        position, largest, numbered, _ = _singly(batch, start, 0, count, BEFORE_ALL)
+        position, latest, numbered, _ = _singly(batch, start, 0, count, BEFORE_ALL)
         if position != len(batch) or count <= 0:
             raise _misfit(len(batch) - position, count)
-        return numbered, largest
+        return numbered, latest
     size = len(batch) - start
-    if count <= ONE_BYTE and not size % count and count * MIN_RECORD_SIZE <= size < count * _COPIED:
-        batch, start = bytes(batch[start:]), 0
-        if (found := _alike(batch, count)) is not None:
-            return found
+    shape = _shapes.get((size, count))
+    largest = None if shape is None else _largest_if(shape, batch, start)
+    if largest is None and count <= ONE_BYTE and not size % count and count * MIN_RECORD_SIZE <= size < count * _COPIED:
+        largest = _largest_if_alike(batch, start, size, count)
+    if largest is not None:
+        return True, largest
     course = Course(batch, start, count)
     course.go_on(count)
     return course.finish()
 
 
-def _alike(data: bytes, count: int) -> Found | None:
-    """What is found if all records are like the first and equally long; None if they are not, or it is not known."""
-    stride = len(data) // count
-    key_at = 4 if data[0] < 0x80 else 5
-    key = data[key_at]
+class _Shape(NamedTuple):
+    """What stands around the values of equally long records without headers."""
+
+    around: struct.Struct
+    """All bytes but those of the values, in pieces."""
+    fixed: int
+    """The bits of these bytes, as one number, that are the same in every such batch; and those that must be zero."""
+    expected: int
+    """What these bits are."""
+    time_at: int
+    """Where in these bytes the first timestamp stands."""
+    stride: int
+    """How far it is to the next one."""
+
+
+_shapes: dict[tuple[int, int], _Shape] = {}
+"""By their bytes and their number, how the last records were: whoever sends such a batch, mostly sends more of them."""
+
+
+def _largest_if(shape: _Shape, batch: bytes | memoryview, start: int) -> int | None:
+    """The largest timestamp delta, if the records have this shape.
+
+    What stands around the values is compared at once, as one number. The values are not looked at.
+    """
+    around, fixed, expected, time_at, stride = shape
+    found = b"".join(around.unpack_from(batch, start))
+    if int.from_bytes(found, "big") & fixed != expected:
+        return None
+    return max(found[time_at::stride]) >> 1
+
+
+def _largest_if_alike(batch: bytes | memoryview, start: int, size: int, count: int) -> int | None:
+    """The largest timestamp delta, if all records are like the first; then their shape is kept."""
+    stride = size // count
+    key_at = start + (4 if batch[start] < 0x80 else 5)
+    key = batch[key_at]
     value_at = key_at + (1 if key & 1 else 1 + (key >> 1))
-    if stride <= value_at + 1:
+    if value_at + 1 >= start + stride:
         return None
-    after = value_at + (1 if data[value_at] < 0x80 else 2)
-    columns = _columns(stride, count, data[: key_at + 1], data[value_at:after])
-    if columns is None:
+    after = value_at + (1 if batch[value_at] < 0x80 else 2)
+    shape = _shape(stride, count, bytes(batch[start : key_at + 1]), bytes(batch[value_at:after]))
+    if shape is None or (largest := _largest_if(shape, batch, start)) is None:
         return None
-    time_at, expected = columns
-    for place, column in expected:
-        if data[place::stride] != column:
-            return None
-    times = data[time_at::stride]
-    if not times.isascii() or times.translate(None, _ODD) != times:
-        return None
-    return True, max(times) >> 1
+    if len(_shapes) >= _MOST_SHAPES:
+        _shapes.clear()
+    _shapes[size, count] = shape
+    return largest
 
 
-@lru_cache(maxsize=4096)
-def _columns(stride: int, count: int, head: bytes, value: bytes) -> tuple[int, list[tuple[int, bytes]]] | None:
-    """Where the timestamps of `count` records stand, and what must stand at which other places.
+@lru_cache(maxsize=_MOST_SHAPES)
+def _shape(size: int, count: int, head: bytes, value: bytes) -> _Shape | None:
+    """The shape of `count` records of this size.
 
     The records begin with `head`, up to the length of their keys, and have the length of their values in `value`. None
     if a number takes more bytes than it mostly does, or if they cannot be so long.
@@ -169,15 +201,24 @@ def _columns(stride: int, count: int, head: bytes, value: bytes) -> tuple[int, l
     except (IndexError, InvalidRecord):
         return None
     key_at = len(head) - 1
-    if at + 3 != key_at or max(head[at + 1 :]) > 0x7F or at + length != stride:
+    if at + 3 != key_at or max(head[at + 1 :]) > 0x7F or at + length != size:
         return None
-    value_at = key_at + (1 if head[key_at] & 1 else 1 + (head[key_at] >> 1))
-    after = value_at + len(value)
-    if value_length < 0 or (head[key_at] & 1 and head[key_at] != 1) or after + value_length + 1 != stride:
+    key_length = 0 if head[key_at] & 1 else head[key_at] >> 1
+    front = len(head) + key_length + len(value)
+    if value_length < 0 or (head[key_at] & 1 and head[key_at] != 1) or front + value_length + 1 != size:
         return None
-    same = [(place, head[place : place + 1] * count) for place in (*range(at), key_at)]
-    same += [(value_at + place, value[place : place + 1] * count) for place in range(len(value))]
-    return at + 1, [(at + 2, bytes(range(0, 2 * count, 2))), *same, (stride - 1, bytes(count))]
+    stride = front + 1
+    time_at, delta_at = at + 1, at + 2
+    one = bytearray(b"\xff" * len(head) + bytes(key_length) + b"\xff" * (len(value) + 1))
+    one[at] = 0  # the attributes of a record mean nothing
+    one[time_at] = 0x81  # of one byte, and not negative
+    fixed = bytes(one) * count
+    numbered = bytearray((head + bytes(key_length) + value + b"\0") * count)
+    numbered[time_at::stride] = bytes(count)
+    numbered[delta_at::stride] = bytes(range(0, 2 * count, 2))
+    mask = int.from_bytes(fixed, "big")
+    around = struct.Struct(f"{front}s" + f"{value_length}x{stride}s" * (count - 1) + f"{value_length}xs")
+    return _Shape(around, mask, int.from_bytes(numbered, "big") & mask, time_at, stride)
 
 
 class Course:

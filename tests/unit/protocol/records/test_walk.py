@@ -103,7 +103,7 @@ def assert_wrong_bytes_are_found(count: int, step: int) -> None:
             assert walked(damaged, count) == outcome(damaged, count), f"byte {at} is {wrong}"
 
 
-@pytest.mark.parametrize(("count", "step"), [(1, 1), (3, 1), (70, 29)])
+@pytest.mark.parametrize(("count", "step"), [(1, 1), (3, 1), (16, 1), (70, 29)])
 def test_one_byte_that_is_wrong_is_found(count: int, step: int) -> None:
     """Wherever it is in a record; tests/properties go through many records byte by byte."""
     assert_wrong_bytes_are_found(count, step)
@@ -132,6 +132,21 @@ def test_one_byte_that_is_wrong_is_found(count: int, step: int) -> None:
 def test_what_is_no_record_is_refused_with_the_reason(payload: bytes, count: int, reason: str) -> None:
     with pytest.raises(InvalidRecord, match=reason):
         walk(payload, 0, count)
+
+
+def test_batches_that_are_equally_large_are_told_apart() -> None:
+    alike = (
+        [Record(i, 2, b"key", b"x" * 20) for i in range(16)],
+        [Record(i, i, None, b"x" * 23) for i in range(16)],
+        [Record(i, 63 - i, b"longer", b"x" * 17) for i in range(16)],
+        [Record(i, 5, None, b"x" * (22 + i % 2 * 2)) for i in range(16)],
+        [Record(i, 5, None, b"x" * 21, (Header("", b""),)) for i in range(16)],
+        [Record(i, 5, b"key", b"x" * 20)._replace(offset_delta=max(i, 1)) for i in range(16)],
+    )
+    assert len({len(encode_records(records)) for records in alike}) == 1
+    for records in (*alike, *reversed(alike)):
+        payload = encode_records(records)
+        assert walked(payload, 16) == outcome(payload, 16) is not None
 
 
 def test_a_record_that_borrows_bytes_of_the_next_one_is_refused() -> None:
