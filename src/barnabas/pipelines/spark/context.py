@@ -10,6 +10,7 @@ beside it, whose catalog, functions and listeners take as long to start as all t
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import threading
 from contextlib import contextmanager
@@ -49,17 +50,20 @@ def stop_spark(spark: SparkContext | SparkSession) -> None:
     """Stop Spark, and leave it to a thread to end PySpark's server of accumulators.
 
     That server looks once a second whether it is to end, and PySpark's own `stop` waits for it. It ends after Spark, as
-    there, so that what the last tasks report still has a receiver; nobody misses what comes when Java is gone.
+    there, so that what the last tasks report still has a receiver; nobody misses what comes when Java is gone. One with
+    a socket in the file system is waited for: this process may end at once, and the file would stay.
     """
     context = spark if isinstance(spark, SparkContext) else spark.sparkContext
     server = context._accumulatorServer
+    if server is None or server.address_family == socket.AF_UNIX:
+        spark.stop()
+        return
     context._accumulatorServer = None  # type: ignore[assignment]
     try:
         spark.stop()
     finally:
-        if server is not None:
-            server.handle_error = lambda request, client_address: None  # type: ignore[method-assign]
-            threading.Thread(target=server.shutdown, name="spark-accumulators-end", daemon=True).start()
+        server.handle_error = lambda request, client_address: None  # type: ignore[method-assign]
+        threading.Thread(target=server.shutdown, name="spark-accumulators-end", daemon=True).start()
 
 
 def prepare_start(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ class Server:
 
     def __init__(self, steps: list[str]) -> None:
         self._steps = steps
+        self.address_family = socket.AF_INET
         self.may_end, self.has_ended = threading.Event(), threading.Event()
 
     def shutdown(self) -> None:
@@ -36,8 +38,7 @@ class Session:
         self._error = error
 
     def stop(self) -> None:
-        assert self.sparkContext._accumulatorServer is None, "PySpark would wait for it"
-        self.steps.append("Spark stopped")
+        self.steps.append("Spark stopped" if self.sparkContext._accumulatorServer is None else "Spark waits for it")
         if self._error is not None:
             raise self._error
 
@@ -64,3 +65,10 @@ def test_a_session_without_such_a_server_is_stopped() -> None:
     session.sparkContext._accumulatorServer = None
     stop_spark(session)
     assert session.steps == ["Spark stopped"]
+
+
+def test_a_server_of_accumulators_with_a_file_is_left_to_pyspark_which_removes_that() -> None:
+    session: Any = Session()
+    session.server.address_family = socket.AF_UNIX
+    stop_spark(session)
+    assert session.steps == ["Spark waits for it"]
