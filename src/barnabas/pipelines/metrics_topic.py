@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.clients.admin.admin import Admin
@@ -17,7 +18,7 @@ from barnabas.model.internal_topics import PIPELINE_METRICS
 from barnabas.pipelines.spark.cluster import CLIENT_ONLY
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from barnabas.pipelines.runner.metrics import BatchMetrics
 
@@ -30,7 +31,7 @@ log = logging.getLogger("barnabas.pipelines.metrics")
 
 
 class MetricsTopic:
-    """Reports of one query; nothing is opened before the first. Without a topic there are none."""
+    """Reports of one query; nothing is opened before the first is due. Without a topic there are none."""
 
     def __init__(self, kafka: Mapping[str, object], topic: str | None) -> None:
         self._topic = topic or None
@@ -38,19 +39,21 @@ class MetricsTopic:
         self._servers = str(self._config.pop("bootstrap.servers", ""))
         self._producer: Producer[Any, Any] | None = None
 
+    def open(self) -> None:
+        """Open a producer for the first batch, while that is still worked on.
+
+        librdkafka often takes half a second to get its first producer id, and `close` waits for the report.
+        """
+        with self._warning_of("The next metrics"):
+            self._opened_producer()
+
     def send(self, metrics: BatchMetrics, **about: Any) -> None:
         """Report a batch; `about` says more of the query than its figures."""
-        if self._topic is None:
-            return
-        try:
-            if self._producer is None:
-                self._producer = self._open(self._topic)
-            report = {**{name: getattr(metrics, name) for name in metrics.__slots__}, **about}
-            self._producer.send(self._topic, json.dumps(report), key=metrics.query)
-        except BarnabasError as error:
-            log.warning("The metrics of batch %s were not sent to the topic %s: %s", metrics.batch, self._topic, error)
-            if self._topic == DEFAULT and self._producer is None:
-                self._topic = None  # nobody has asked for it, so it is not told again
+        with self._warning_of(f"The metrics of batch {metrics.batch}"):
+            producer = self._opened_producer()
+            if producer is not None and self._topic is not None:
+                report = {**{name: getattr(metrics, name) for name in metrics.__slots__}, **about}
+                producer.send(self._topic, json.dumps(report), key=metrics.query)
 
     def close(self) -> None:
         """Send what waits; what cannot be sent is in the log."""
@@ -61,6 +64,22 @@ class MetricsTopic:
             producer.close(CLOSE_SECONDS)
         except BarnabasError as error:
             log.warning("The last metrics were not sent to the topic %s: %s", self._topic, error)
+
+    @contextmanager
+    def _warning_of(self, what: str) -> Iterator[None]:
+        """Log what the block cannot send. A topic that nobody has named is not tried again."""
+        try:
+            yield
+        except BarnabasError as error:
+            log.warning("%s cannot be sent to the topic %s: %s", what, self._topic, error)
+            if self._topic == DEFAULT and self._producer is None:
+                self._topic = None
+
+    def _opened_producer(self) -> Producer[Any, Any] | None:
+        """The producer, opened if it is not; None without a topic."""
+        if self._producer is None and self._topic is not None:
+            self._producer = self._open(self._topic)
+        return self._producer
 
     def _open(self, topic: str) -> Producer[Any, Any]:
         if topic == DEFAULT:

@@ -116,6 +116,8 @@ class LoadJob:
             self._settings.max_offsets_per_commit,
         )
         lag = sum(max(0, end[place] - position.start[place]) for place in end)
+        if self._reports is not None:
+            self._reports.open()
         began, began_at = time.monotonic(), datetime.now(UTC)
         with self._meter.ticking(context, lag) as reports:
             results, schema = self._tasks.run(context, planned.pieces, reports)

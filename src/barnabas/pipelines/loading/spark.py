@@ -56,7 +56,9 @@ class LoadSpark:
 
     def __exit__(self, *_: object) -> None:
         if self._context is not None and not self._is_given:
-            self._context.stop()
+            from barnabas.pipelines.spark.context import stop_spark
+
+            stop_spark(self._context)
 
     def get(self) -> SparkContext:
         """Spark's context; the first call starts Spark, unless a session was given."""

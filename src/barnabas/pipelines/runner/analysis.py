@@ -9,6 +9,7 @@ from barnabas.pipelines.loading.spark import ALONE
 from barnabas.pipelines.runner.queries.query import encode_rows
 from barnabas.pipelines.runner.queries.stateless import check_stateless
 from barnabas.pipelines.runner.queries.views import errors_placed_at, make_views
+from barnabas.pipelines.spark.context import stop_spark
 from barnabas.pipelines.spark.session import register, spark_session
 from barnabas.pipelines.spark.write.rows import check_schema
 from barnabas.pipelines.spec.flows import flow_to
@@ -34,7 +35,7 @@ def analyse(pipelines: Sequence[Pipeline], spark: SparkSession | None = None) ->
         }
     finally:
         if spark is None:
-            session.stop()
+            stop_spark(session)
 
 
 def _columns(spark: SparkSession, pipeline: Pipeline, index: int) -> str:

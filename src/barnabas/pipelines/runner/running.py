@@ -17,6 +17,7 @@ from barnabas.pipelines.runner.failures import classify_failure
 from barnabas.pipelines.runner.queries.query import SinkQuery
 from barnabas.pipelines.runner.queries.table_query import table_of
 from barnabas.pipelines.runner.supervisor import QueryFailed, supervise
+from barnabas.pipelines.spark.context import stop_spark
 from barnabas.pipelines.spark.quiet import QUIET
 from barnabas.pipelines.spark.session import spark_session
 from barnabas.pipelines.spec.model import TableSink
@@ -57,7 +58,7 @@ def run_pipelines(
     finally:
         # Whoever is interrupted in the middle of a batch ends at once, and the session with the process.
         if spark is None and not isinstance(sys.exception(), KeyboardInterrupt):
-            session.stop()
+            stop_spark(session)
 
 
 def _own_session(

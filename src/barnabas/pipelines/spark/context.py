@@ -10,7 +10,9 @@ beside it, whose catalog, functions and listeners take as long to start as all t
 from __future__ import annotations
 
 import os
+import socket
 import sys
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +26,8 @@ from barnabas.pipelines.spark.worker_python import worker_python
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import SparkSession
 
 PYTHON: Final = "spark.pyspark.python"
 """The setting that names a Python for workers. Only spark-submit heeds it: PySpark itself asks the environment."""
@@ -40,6 +44,26 @@ def spark_context(
     settings = prepare_start(name, master, config, verbose=verbose)
     with refusals_in_one_line():
         return SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
+
+
+def stop_spark(spark: SparkContext | SparkSession) -> None:
+    """Stop Spark, and leave it to a thread to end PySpark's server of accumulators.
+
+    That server looks once a second whether it is to end, and PySpark's own `stop` waits for it. It ends after Spark, as
+    there, so that what the last tasks report still has a receiver; nobody misses what comes when Java is gone. One with
+    a socket in the file system is waited for: this process may end at once, and the file would stay.
+    """
+    context = spark if isinstance(spark, SparkContext) else spark.sparkContext
+    server = context._accumulatorServer
+    if server is None or server.address_family == socket.AF_UNIX:
+        spark.stop()
+        return
+    context._accumulatorServer = None  # type: ignore[assignment]
+    try:
+        spark.stop()
+    finally:
+        server.handle_error = lambda request, client_address: None  # type: ignore[method-assign]
+        threading.Thread(target=server.shutdown, name="spark-accumulators-end", daemon=True).start()
 
 
 def prepare_start(
