@@ -38,6 +38,11 @@ MOST_PARTITIONS: Final = 250
 class FollowerLogs(Protocol):
     """What a fetcher has done to the logs of the partitions that it fetches, in threads."""
 
+    @property
+    def log_start_moves(self) -> int:
+        """How often the start of any log has moved: retention moves it, and tells nobody."""
+        ...
+
     def flush_through(self, log: Log, end_offset: int) -> Future[int]:
         """Sync a log up to an offset."""
         ...
