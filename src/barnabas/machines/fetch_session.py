@@ -389,21 +389,22 @@ class ReplicaSession(FetchSession):
     __slots__ = ("rest",)
 
     def __init__(self, session_id: int, partitions: Iterable[SessionPartition], *, use_ids: bool, now_ms: int) -> None:
-        self.rest = Rest(self._awaken)
+        self.rest = Rest()
         super().__init__(session_id, partitions, use_ids=use_ids, privileged=True, now_ms=now_ms)
 
     def __len__(self) -> int:
         return len(self._partitions) + len(self.rest)
-
-    def _awaken(self, partition: SessionPartition) -> None:
-        self._partitions[partition.key] = partition
-        self._order = None
 
     def put_to_rest(self, partition: SessionPartition, place: RestingPlace) -> None:
         """Do not look at a partition until its place stirs it."""
         del self._partitions[partition.key]
         self._order = None
         self.rest.put(partition, place)
+
+    def stirred(self, partition: SessionPartition) -> None:
+        """Look at a partition again, after the others: its place calls this."""
+        self._partitions[partition.key] = self.rest.stirred(partition.key)
+        self._order = None
 
     def update(self, partitions: Iterable[Wanted], forgotten: Iterable[Key]) -> None:
         """Take over what an incremental request says, and look at what it names."""

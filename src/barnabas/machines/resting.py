@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from barnabas.machines.fetch_session import Key, SessionPartition
 
@@ -58,7 +58,6 @@ class Rest:
     """The partitions at rest of one session."""
 
     __slots__ = (
-        "_awaken",
         "_resting",
         "_start_moves",
         "broker_epoch",
@@ -68,9 +67,7 @@ class Rest:
         "waiting",
     )
 
-    def __init__(self, awaken: Callable[[SessionPartition], None]) -> None:
-        self._awaken = awaken
-        """Has the session look at a partition again."""
+    def __init__(self) -> None:
         self._resting: dict[Key, tuple[SessionPartition, RestingPlace]] = {}
         self._start_moves = 0
         """How often the start of any log had moved when all partitions were last known to be told of theirs."""
@@ -109,12 +106,12 @@ class Rest:
         """A partition is at rest from now on."""
         self._resting[partition.key] = partition, place
 
-    def stirred(self, key: Key) -> None:
-        """The place has something to say again, or soon."""
+    def stirred(self, key: Key) -> SessionPartition:
+        """The place has something to say again, or soon: the partition that is no more at rest."""
         partition, place = self._resting.pop(key)
-        self._awaken(partition)
         if self.waiting is not None:
             self.waiting.watch_also(place)
+        return partition
 
     def stir(self, keys: Iterable[Key]) -> None:
         """Look at those of these partitions again that are at rest."""

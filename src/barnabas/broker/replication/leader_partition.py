@@ -411,7 +411,7 @@ class LeaderPartition:
         """Have a replica's session look here again: call this before anything that concerns the replica changes."""
         session, wanted = self._resting.pop(replica)
         self.leader.fetched_at_rest(replica, session.rest.fetched_at)
-        session.rest.stirred(wanted.key)
+        session.stirred(wanted)
 
     def _stir_all(self) -> None:
         for replica in list(self._resting):
