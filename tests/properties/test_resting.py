@@ -184,7 +184,7 @@ class World:
 def happen(world: World, event: tuple[Any, ...]) -> None:
     """Let one thing happen to a topic."""
     what, *details = event
-    if what in ("append", "delete", "retain", "confirm", "sync"):
+    if what in ("append", "delete", "retain", "confirm"):
         partition = world.led(details[0])
         if partition is None:
             return
@@ -300,7 +300,7 @@ def _rest_in_one_topic(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(history=events())
 def test_all_is_as_if_every_fetch_looked_at_every_partition(
@@ -338,13 +338,10 @@ def test_all_is_as_if_every_fetch_looked_at_every_partition(
             await settle(worlds)
             rests, walks = (world.knowledge(loop.now) for world in worlds)
             assert rests == walks, event
+        assert worlds[0].topic.name in RESTED
         rested, walked = (world.times() for world in worlds)
         assert rested == walked
         await broker.controller.delete_topics([world.topic.name for world in worlds])
         await broker.replicas.settled()
 
     runner.run(story())
-
-
-def test_partitions_were_at_rest() -> None:
-    assert RESTED

@@ -105,8 +105,7 @@ async def test_what_rests_costs_the_leader_nothing(tmp_path: Path) -> None:
 class QuietLeader(Channel):
     """A leader that says nothing about empty partitions, except when it is given a record."""
 
-    def __init__(self, partitions: int) -> None:
-        self._partitions = partitions
+    def __init__(self) -> None:
         self.asked: asyncio.Queue[asyncio.Future[Sequence[int]]] = asyncio.Queue()
         """Fetches that wait to be told in which partitions there is a record."""
 
@@ -139,7 +138,7 @@ class QuietLeader(Channel):
 async def follower_costs(tmp_path: Path, partitions: int) -> tuple[int, int]:
     """Of a round in which the leader says nothing, and of one with a record in one partition."""
     settings = BrokerConfig.load({"log.dirs": str(tmp_path)})
-    leader = QuietLeader(partitions)
+    leader = QuietLeader()
     with ThreadPoolExecutor(1) as executor:
         context = FetcherContext(
             broker_id=1,
