@@ -168,7 +168,7 @@ class World:
             leader = partition.leader
             found.append((leader.high_watermark, partition.log.high_watermark, sorted(leader.isr)))
             found.append([(leader.end_of(each), leader.may_join(each)) for each in REPLICAS])
-            found.append([leader.has(each, 0) for each in REPLICAS])
+            found.append([leader.has(each, 0) for each in REPLICAS] + [leader.broker_epochs(REPLICAS)])
             found.append(leader.low_watermark(partition.log.log_start_offset, {1, 7, 8}))
             found.append([leader.next_isr(now, lag, messages) for lag in (0.2, 0.7, 2.0) for messages in (None, 1)])
         return found
