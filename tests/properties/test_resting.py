@@ -166,6 +166,8 @@ class World:
                 found.append(None)
                 continue
             leader = partition.leader
+            watching: Any = partition._follower_watchers
+            assert not any(each._parked.resolved for each in watching), "a fetch that was answered waits no more"
             found.append((leader.high_watermark, partition.log.high_watermark, sorted(leader.isr)))
             found.append([(leader.end_of(each), leader.may_join(each)) for each in REPLICAS])
             found.append([leader.has(each, 0) for each in REPLICAS] + [leader.broker_epochs(REPLICAS)])
