@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from itertools import count
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -50,7 +51,7 @@ async def running_parts(
             clock=ManualClock(),
             files=files or FileSystem(),
             make_channel=make_channel,
-            make_fetch_session_id=iter(range(1, 1000)).__next__,
+            make_fetch_session_id=count(1).__next__,
             **{"open_store": lambda config: SqliteStore(directory / "metadata"), **parts},
         ),
     )

@@ -109,11 +109,17 @@ def fetch_request(version: int, topics: Mapping[tuple[str, UUID], Mapping[int, i
 
 def fetched(version: int, answer: Answer | Parked) -> Any:
     """A Fetch response, its file slices read."""
+    frame = frame_of(answer)
+    response: Any = entity_reader(load_response_schema(FETCH, version))(frame, 9 if version >= 12 else 8)[0]
+    return response
+
+
+def frame_of(answer: Answer | Parked) -> bytes:
+    """The frame of a Fetch response, its file slices read."""
     assert isinstance(answer, list), answer
     frame = b"".join(_bytes(part) for part in answer)
     assert struct.unpack_from(">i", frame)[0] == len(frame) - 4
-    response: Any = entity_reader(load_response_schema(FETCH, version))(frame, 9 if version >= 12 else 8)[0]
-    return response
+    return frame
 
 
 def _bytes(part: Any) -> bytes:

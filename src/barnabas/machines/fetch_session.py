@@ -27,10 +27,13 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from barnabas.machines.resting import Rest
 from barnabas.model.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+    from barnabas.machines.resting import RestingPlace, WaitingFetch
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -40,7 +43,8 @@ UNKNOWN: Final = -1
 
 Topic: TypeAlias = "str | bytes"
 """How a request names a topic: by the 16 bytes of its id from Fetch v13 on, by name before."""
-_Key: TypeAlias = "tuple[Topic, int]"
+Key: TypeAlias = "tuple[Topic, int]"
+"""What a partition is known by within its session."""
 Wanted: TypeAlias = "tuple[Topic, int, int, int, int, int, int]"
 """What a request says of a partition, in the order of the wire: topic, partition, the client's current leader epoch,
 the offset to fetch, the last fetched record's epoch, the fetcher's log start offset, and how many bytes at most."""
@@ -63,7 +67,7 @@ class SessionPartition:
     )
 
     def __init__(self, wanted: Wanted) -> None:
-        self.key: _Key = wanted[:2]
+        self.key: Key = wanted[:2]
         """What the partition is known by within its session."""
         self.sent_high_watermark = UNKNOWN
         self.sent_log_start_offset = UNKNOWN
@@ -155,6 +159,33 @@ class FetchContext:
         """Send no partition, and change nothing: the client has used up its quota. Gives the session and the error."""
         return NO_SESSION, self.error
 
+    # For followers, whose sessions have partitions at rest
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is fetched."""
+        return not self.partitions
+
+    @property
+    def resting_session(self) -> ReplicaSession | None:
+        """The session whose partitions may be put to rest after `finish`; None where none may."""
+        return None
+
+    def arrive(self, replica: int, broker_epoch: int, start_moves: int, now: float) -> None:
+        """A follower's fetch has come, and looks for the first time; see `Rest.arrive`."""
+
+    def look_again(self, start_moves: int) -> None:
+        """Before another look: take in what was stirred."""
+
+    def look_at_all(self) -> None:
+        """Leave nothing at rest."""
+
+    def wait(self, fetch: WaitingFetch) -> None:
+        """The fetch waits."""
+
+    def end_wait(self, fetch: WaitingFetch) -> None:
+        """The fetch waits no more."""
+
 
 class FullFetch(FetchContext):
     """A full fetch: responds with all partitions, and opens a session if there is room."""
@@ -224,6 +255,56 @@ class IncrementalFetch(FetchContext):
         return self._session.id, ErrorCode.invalid_fetch_session_epoch if is_over else ErrorCode.none
 
 
+class FollowerFetch(IncrementalFetch):
+    """A follower's fetch within a session: `partitions` has those that are not at rest.
+
+    When another request has advanced the session, there is nothing left to look at.
+    """
+
+    __slots__ = ()
+    _session: ReplicaSession
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is fetched: such a session is closed."""
+        return False
+
+    @property
+    def resting_session(self) -> ReplicaSession | None:
+        """None if the session is gone, or goes on without this fetch."""
+        session = self._session
+        return session if session.epoch == self._epoch and not session.rest.is_over else None
+
+    def arrive(self, replica: int, broker_epoch: int, start_moves: int, now: float) -> None:
+        """The follower fetches all partitions, those at rest too."""
+        self._session.rest.arrive(replica, broker_epoch, start_moves, now)
+        self.partitions = self._session.in_order()
+
+    def look_again(self, start_moves: int) -> None:
+        """Take in what was stirred."""
+        session = self._session
+        if session.epoch == self._epoch:
+            session.rest.note_starts(start_moves)
+            self.partitions = session.in_order()
+        else:
+            self.partitions = ()
+
+    def look_at_all(self) -> None:
+        """Leave nothing at rest."""
+        self._session.rest.stir_all()
+        self.partitions = self._session.in_order()
+
+    def wait(self, fetch: WaitingFetch) -> None:
+        """Be woken by what is stirred, too."""
+        if self._session.epoch == self._epoch:
+            self._session.rest.waiting = fetch
+
+    def end_wait(self, fetch: WaitingFetch) -> None:
+        """Be woken no more."""
+        if self._session.rest.waiting is fetch:
+            self._session.rest.waiting = None
+
+
 class FetchSession:
     """What one client fetches, from one full fetch to the next."""
 
@@ -253,7 +334,7 @@ class FetchSession:
         self.last_used_ms = now_ms
         self.mature = False
         """Whether it was in use for longer than the eviction time: larger sessions may then take its place."""
-        self._partitions: dict[_Key, SessionPartition] = {part.key: part for part in partitions}
+        self._partitions: dict[Key, SessionPartition] = {part.key: part for part in partitions}
         self._order: tuple[SessionPartition, ...] | None = None
         self.rank = (privileged, len(self._partitions), session_id)
         """Its worth when a slot is needed, as last filed by the cache; the lowest goes first."""
@@ -275,7 +356,7 @@ class FetchSession:
             self._partitions[key] = partition
             self._order = None
 
-    def update(self, partitions: Iterable[Wanted], forgotten: Iterable[_Key]) -> None:
+    def update(self, partitions: Iterable[Wanted], forgotten: Iterable[Key]) -> None:
         """Take over what an incremental request says."""
         known = self._partitions
         for wanted in partitions:
@@ -289,6 +370,63 @@ class FetchSession:
         for key in forgotten:
             if known.pop(key, None) is not None:
                 self._order = None
+
+    def fetch(self, *, follower: bool) -> IncrementalFetch:
+        """A fetch of the next epoch."""
+        return IncrementalFetch(self)
+
+    def everything(self) -> Sequence[SessionPartition]:
+        """All partitions, in no order."""
+        return self.in_order()
+
+    def end(self) -> None:
+        """The session is gone."""
+
+
+class ReplicaSession(FetchSession):
+    """What one follower fetches; its order of service is that of the partitions which are not at rest."""
+
+    __slots__ = ("rest",)
+
+    def __init__(self, session_id: int, partitions: Iterable[SessionPartition], *, use_ids: bool, now_ms: int) -> None:
+        self.rest = Rest()
+        super().__init__(session_id, partitions, use_ids=use_ids, privileged=True, now_ms=now_ms)
+
+    def __len__(self) -> int:
+        return len(self._partitions) + len(self.rest)
+
+    def put_to_rest(self, partition: SessionPartition, place: RestingPlace) -> None:
+        """Do not look at a partition until its place stirs it."""
+        del self._partitions[partition.key]
+        self._order = None
+        self.rest.put(partition, place)
+
+    def stirred(self, partition: SessionPartition) -> None:
+        """Look at a partition again, after the others: its place calls this."""
+        self._partitions[partition.key] = self.rest.stirred(partition.key)
+        self._order = None
+
+    def update(self, partitions: Iterable[Wanted], forgotten: Iterable[Key]) -> None:
+        """Take over what an incremental request says, and look at what it names."""
+        if len(self.rest):
+            partitions, forgotten = list(partitions), list(forgotten)
+            self.rest.stir([wanted[:2] for wanted in partitions] + forgotten)
+        super().update(partitions, forgotten)
+
+    def fetch(self, *, follower: bool) -> IncrementalFetch:
+        """A fetch of the next epoch. One that is not the follower's looks at everything, and puts nothing to rest."""
+        if follower:
+            return FollowerFetch(self)
+        self.rest.stir_all()
+        return super().fetch(follower=follower)
+
+    def everything(self) -> Sequence[SessionPartition]:
+        """All partitions, in no order."""
+        return [*self.in_order(), *self.rest.partitions()]
+
+    def end(self) -> None:
+        """The session is gone, and nothing of it may stay where its partitions are."""
+        self.rest.end()
 
 
 class FetchSessionCache:
@@ -325,14 +463,14 @@ class FetchSessionCache:
     def partitions_of(self, session_id: int) -> Sequence[SessionPartition]:
         """What a session fetches; nothing if there is no such session."""
         session = self._sessions.get(session_id)
-        return () if session is None else session.in_order()
+        return () if session is None else session.everything()
 
     def begin(
         self,
         session_id: int,
         epoch: int,
         partitions: Sequence[Wanted],
-        forgotten: Sequence[_Key],
+        forgotten: Sequence[Key],
         *,
         use_ids: bool,
         follower: bool,
@@ -359,7 +497,7 @@ class FetchSessionCache:
             return without_session(partitions)
         self._touch(session, now_ms)
         session.epoch = next_epoch(epoch)
-        return IncrementalFetch(session)
+        return session.fetch(follower=follower)
 
     def open(self, partitions: Sequence[SessionPartition], *, use_ids: bool, privileged: bool, now_ms: int) -> int:
         """Make room for a new session and give its id; 0 if every session in the cache is worth more."""
@@ -368,7 +506,11 @@ class FetchSessionCache:
         session_id = self._new_id()
         while session_id in self._sessions or session_id == NO_SESSION:
             session_id = self._new_id()
-        session = FetchSession(session_id, partitions, use_ids=use_ids, privileged=privileged, now_ms=now_ms)
+        session = (
+            ReplicaSession(session_id, partitions, use_ids=use_ids, now_ms=now_ms)
+            if privileged
+            else FetchSession(session_id, partitions, use_ids=use_ids, privileged=False, now_ms=now_ms)
+        )
         self._sessions[session_id] = session
         if not privileged:
             insort(self._evictable_by_privileged, session.rank)
@@ -398,6 +540,7 @@ class FetchSessionCache:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._unfile(session)
+            session.end()
 
     def _evict(self, rank: tuple[bool, int, int], now_ms: int) -> bool:
         """Remove one session that is worth less than a new one of this rank; False if there is none."""

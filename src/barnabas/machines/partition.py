@@ -194,6 +194,24 @@ class PartitionLeader:
         self._followers[replica] = tuple.__new__(FollowerState, state)  # without its checks
         return self.high_watermark != self._log_end_offset and self._advance()
 
+    def is_at_rest(self, replica: int, broker_epoch: int, log_end_offset: int, log_start_offset: int) -> bool:
+        """Whether another such fetch of a follower could change nothing but when it fetched.
+
+        It is in sync, has everything, and all of it is committed: while that is so, it cannot lag. Before that changes,
+        `fetched_at_rest` has to tell when the follower fetched last.
+        """
+        return (
+            log_end_offset == self._log_end_offset == self.high_watermark == self._ends.get(replica)
+            and replica in self.isr
+            and self._starts[replica] == log_start_offset
+            and self._epochs.get(replica, NO_BROKER_EPOCH) == broker_epoch
+        )
+
+    def fetched_at_rest(self, replica: int, now: float) -> None:
+        """A follower that was at rest until now fetched last at this time."""
+        caught_up_at = max(now, self._followers[replica].caught_up_at)
+        self._followers[replica] = FollowerState(caught_up_at, caught_up_at, self._log_end_offset)
+
     def end_of(self, replica: int) -> int:
         """The log end of a follower; UNKNOWN_OFFSET before it has fetched."""
         return self._ends.get(replica, UNKNOWN_OFFSET)

@@ -106,6 +106,8 @@ class LogDirectory:
         self.loaded = False
         self.damaged: set[str] = set()
         """Checkpoints that could not be read: what they do not say is unknown."""
+        self.start_moves = 0
+        """Another number whenever the start of a log has moved. Of two moves at once it may count one."""
         self.logs: dict[TopicPartition, Log] = {}
         self._lock: int | None = None
         self._trash: deque[Trash] = deque()

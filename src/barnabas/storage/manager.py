@@ -435,6 +435,11 @@ class LogManager:
         """Use directories again that were full and have room now; returns their logs. Waits for the disk."""
         return [log for store in self._directories.values() if store.try_again() for log in list(store.logs.values())]
 
+    @property
+    def start_moves(self) -> int:
+        """How often the start of any log has moved so far."""
+        return sum(store.start_moves for store in self._directories.values())
+
     def retention_pass(self, now_ms: int) -> int:
         """Remove the segments that retention says; returns how many. Runs in a thread."""
         removed = 0

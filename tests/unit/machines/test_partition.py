@@ -182,6 +182,51 @@ class TestProposals:
         assert partition.broker_epochs((1, 2, 3)) == (-1, 8, -1)
 
 
+def caught_up() -> PartitionLeader:
+    """A partition whose follower 2 has all records, which are committed; its log starts at 3."""
+    partition = leader(isr=(1, 2))
+    partition.fetched(2, 10, 5.0, 8, 3)
+    return partition
+
+
+class TestFollowersAtRest:
+    def test_a_follower_in_sync_that_has_all_that_is_committed_is_at_rest(self) -> None:
+        assert caught_up().is_at_rest(2, 8, 10, 3)
+
+    @pytest.mark.parametrize(
+        "asked", [(3, -1, 10, -1), (2, 7, 10, 3), (2, 8, 9, 3), (2, 8, 10, 4)], ids=["who", "when", "end", "start"]
+    )
+    def test_another_fetch_than_its_last_one_would_change_something(self, asked: tuple[int, int, int, int]) -> None:
+        assert not caught_up().is_at_rest(*asked)
+
+    def test_it_is_not_at_rest_while_others_lag(self) -> None:
+        partition = leader(isr=(1, 2, 3))
+        partition.fetched(2, 10, 5.0, 8, 3)
+        assert not partition.is_at_rest(2, 8, 10, 3)
+
+    def test_it_is_not_at_rest_while_it_is_not_in_sync(self) -> None:
+        partition = caught_up()
+        partition.commit_isr((1,), 1)
+        assert not partition.is_at_rest(2, 8, 10, 3)
+
+    def test_it_is_not_at_rest_when_there_is_more(self) -> None:
+        partition = caught_up()
+        partition.appended(11)
+        assert not any(partition.is_at_rest(2, 8, end, 3) for end in (10, 11))
+
+    def test_it_lags_from_its_last_fetch_on_not_from_the_last_one_that_was_looked_at(self) -> None:
+        partition = caught_up()
+        partition.fetched_at_rest(2, 100.0)
+        partition.appended(11)
+        assert [partition.lagging(now, 30.0) for now in (129.0, 131.0)] == [frozenset(), frozenset({2})]
+
+    def test_a_session_that_the_follower_has_left_takes_nothing_back(self) -> None:
+        partition = caught_up()
+        partition.fetched_at_rest(2, 1.0)
+        partition.appended(11)
+        assert partition.lagging(34.0, 30.0) == frozenset()
+
+
 class TestDeletedRecords:
     def test_what_every_broker_that_is_up_has_deleted_is_gone(self) -> None:
         partition = leader(isr=(1, 2))

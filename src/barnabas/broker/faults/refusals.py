@@ -68,6 +68,7 @@ def _refuse_fetch(broker: BrokerContext, intercepted: InterceptedRequest, code: 
         follower=request.replica_id >= 0,
         now_ms=now_ms,
     )
+    context.look_at_all()
     aborted = () if request.read_committed else None
     failures: list[fetch_response.FetchedPartition[Any, bytes]] = [
         fetch_response.FetchedPartition(partition, int(code), aborted=aborted) for partition in context.partitions

@@ -59,7 +59,8 @@ if TYPE_CHECKING:
     from barnabas.broker.replication.leader_partition import LeaderPartition
     from barnabas.broker.security.metering import Meter
     from barnabas.broker.serving.caller import Caller
-    from barnabas.machines.fetch_session import FetchContext, SessionPartition
+    from barnabas.machines.fetch_session import FetchContext, ReplicaSession, SessionPartition
+    from barnabas.machines.resting import RestingPlace
 
 logger = logging.getLogger(__name__)
 
@@ -169,12 +170,14 @@ class Fetch:
         """Partitions whose replication is throttled, by their key."""
         self._unreadable: dict[object, ApiError] = {}
         """Partitions that could not be read from disk, or may not be read by the caller, by their key."""
-        self._watched: list[LeaderPartition | FollowerPartition] = []
+        self._watched: list[LeaderPartition | FollowerPartition | RestingPlace] = []
         """Partitions that wake this fetch."""
 
     def start(self) -> Answer | Parked:
         """Read for the first time; a follower that can wait is answered with the next batch of fetches."""
-        self._defers = self._request.replica_id >= 0 and self._request.max_wait_ms > 0
+        if self._request.replica_id >= 0:
+            self._arrive()
+            self._defers = self._request.max_wait_ms > 0
         try:
             results, size, urgent = self._read()
         except DiskReadNeeded as cold:
@@ -184,13 +187,18 @@ class Fetch:
             return self._parked
         self._defers = False
         enough = size >= self._request.min_bytes and not self._deferred
-        if enough or urgent or self._request.max_wait_ms <= 0 or not results:
+        if enough or urgent or self._request.max_wait_ms <= 0 or (not results and self._context.is_empty):
             return self._answer(results)
         self._parked = Parked(on_abandon=self._forget)
         self._watch()
         if self._deferred:
             self._broker.replicas.fetch_batching.arrived(self)
         return self._parked
+
+    def _arrive(self) -> None:
+        request = self._request
+        now = asyncio.get_running_loop().time()
+        self._context.arrive(request.replica_id, request.replica_epoch, self._broker.replicas.log_start_moves, now)
 
     def refuse(self) -> Answer:
         """Refuse all partitions to a caller that only claims to be a broker."""
@@ -206,6 +214,8 @@ class Fetch:
         if self._parked is None or self._parked.abandoned or self._parked.resolved:
             return
         try:
+            if self._request.replica_id >= 0:
+                self._context.look_again(self._broker.replicas.log_start_moves)
             results, size, urgent = self._read()
             if at_last or urgent or size >= self._request.min_bytes:
                 self._forget()
@@ -228,14 +238,21 @@ class Fetch:
         if self._timer is None:
             seconds = self._request.max_wait_ms / 1000
             self._timer = asyncio.get_running_loop().call_later(seconds, self._look_again, True)
+        if self._request.replica_id >= 0:
+            self._context.wait(self)
         partitions = self._partitions()
         if partitions == self._watched:
             return
-        for partition in self._watched:
-            partition.remove_watcher(self)
-        self._watched = partitions
+        for watched in self._watched:
+            watched.remove_watcher(self)
+        self._watched = [*partitions]
         for partition in partitions:
             partition.add_watcher(self, follower=self._request.replica_id >= 0)
+
+    def watch_also(self, place: RestingPlace) -> None:
+        """Be woken by a partition that was at rest, and is stirred."""
+        place.add_watcher(self, follower=True)
+        self._watched.append(place)
 
     def _partitions(self) -> list[LeaderPartition | FollowerPartition]:
         replicas = self._broker.replicas
@@ -248,6 +265,8 @@ class Fetch:
     def _forget(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        if self._request.replica_id >= 0:
+            self._context.end_wait(self)
         for partition in self._watched:
             partition.remove_watcher(self)
 
@@ -379,12 +398,23 @@ class Fetch:
 
     def _answer(self, results: list[Fetched]) -> Answer:
         session_id, error, told = self._context.finish(results, self._broker.clock.now_ms())
+        if self._request.replica_id >= 0 and (session := self._context.resting_session) is not None:
+            self._put_to_rest(session, results)
         told = lease_files(told)
         self._count(told)
         if self._throttled:
             copied = sum(one.size for one in told if one.partition.key in self._throttled)
             self._broker.leader_throttle.record(copied, asyncio.get_running_loop().time())
         return wire.pack(self._correlation_id, self._version, error, session_id, told)
+
+    def _put_to_rest(self, session: ReplicaSession, results: list[Fetched]) -> None:
+        """Have the follower's next fetches not look at what they cannot change and will not be told of."""
+        for result in results:
+            if result.size or result.error or result.diverging_epoch is not None:
+                continue
+            partition = self._broker.replicas.led(result.partition.topic, result.partition.partition)
+            if partition is not None:
+                partition.put_to_rest(session, result.partition)
 
     def _count(self, told: Sequence[Fetched]) -> None:
         """Count what partitions are answered; what there is nothing new to tell of is not counted."""

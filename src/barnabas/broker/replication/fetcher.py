@@ -6,6 +6,9 @@
                the leader counts those records as replicated
     fetch      all partitions that are consistent with the leader, in one request of a fetch session
 
+Partitions at rest are fetched with the others, and cost nothing: the leader knows their positions from an earlier
+request of the session, nothing keeps them from being fetched, and only an answer can change that (`_put_to_rest`).
+
 A partition with an error waits for replica.fetch.backoff.ms while the others go on. A leader that cannot be reached is
 tried again after the same time, until the controller elects another.
 """
@@ -81,19 +84,26 @@ class FollowerSession:
         self._positions: dict[Place, FetchPosition] = {}
         """Where each partition was in the last fetch."""
 
-    def next(self, positions: dict[Place, FetchPosition]) -> tuple[dict[Place, FetchPosition], list[Place]]:
-        """What the next request has to name: partitions that are new or have moved on, and those to forget."""
+    def next(
+        self, positions: dict[Place, FetchPosition], absent: Iterable[Place]
+    ) -> tuple[dict[Place, FetchPosition], list[Place]]:
+        """What the next request has to name: partitions that are new or have moved on, and those to forget.
+
+        `absent` has the partitions that are not fetched now. All others stay where the last requests have told.
+        """
         if self.id == 0:
             return positions, []
         last = self._positions
         changed = {place: position for place, position in positions.items() if last.get(place) != position}
-        return changed, [place for place in last if place not in positions]
+        return changed, [place for place in absent if place in last]
 
-    def advance(self, session_id: int, positions: dict[Place, FetchPosition]) -> None:
-        """The leader answered a request with these positions."""
+    def advance(self, session_id: int, changed: dict[Place, FetchPosition], forgotten: Iterable[Place]) -> None:
+        """The leader answered a request that named these partitions."""
         self.id = session_id
         self.epoch = self.epoch % (2**31 - 1) + 1 if session_id else 0
-        self._positions = positions
+        self._positions.update(changed)
+        for place in forgotten:
+            del self._positions[place]
 
     def restart(self) -> None:
         """Begin a new session with the next request."""
@@ -123,6 +133,12 @@ class ReplicaFetcher:
         self._throttle = context.throttle
         self._logs = context.logs
         self._followers: dict[Place, FollowerPartition] = {}
+        self._awake: dict[Place, FollowerPartition] = {}
+        """Those of them that are not at rest."""
+        self._unasked: dict[Place, None] = {}
+        """Partitions that the last request does not fetch: they had to wait, or were added or removed since."""
+        self._log_start_moves = 0
+        """How often the start of a log had moved when the positions were last compared."""
         self._session = FollowerSession()
         self._changed = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetcher from {leader_id}")
@@ -132,13 +148,17 @@ class ReplicaFetcher:
 
     def add(self, follower: FollowerPartition) -> None:
         """Begin to fetch a partition."""
-        self._followers[follower.place] = follower
+        place = follower.place
+        self._followers[place] = self._awake[place] = follower
+        self._unasked[place] = None
         self._changed.set()
 
     def remove(self, follower: FollowerPartition) -> None:
         """Stop fetching a partition; an answer that is under way for it is dropped."""
         if self._is_followed(follower):
             del self._followers[follower.place]
+            self._awake.pop(follower.place, None)
+            self._unasked[follower.place] = None
 
     async def stop(self) -> None:
         """Fetch nothing more."""
@@ -160,7 +180,7 @@ class ReplicaFetcher:
                     self.leader_id,
                     error,
                 )
-                self._session.restart()
+                self._restart_session()
                 await self._wait()
             except Exception:
                 logger.exception(
@@ -168,16 +188,19 @@ class ReplicaFetcher:
                     len(self._followers),
                     self.leader_id,
                 )
-                self._session.restart()
+                self._restart_session()
                 await self._wait()
+
+    def _restart_session(self) -> None:
+        """Begin a new session with the next request, which names every partition."""
+        self._session.restart()
+        self._awake.update(self._followers)
 
     async def _wait(self) -> None:
         """Wait for a new partition, or until it is time to try again."""
         now = asyncio.get_running_loop().time()
         longest = max(self._settings.number("replica.fetch.backoff.ms") / 1000, _SHORTEST_WAIT)
-        due = min(
-            (each.not_before for each in self._followers.values() if each.not_before > now), default=now + longest
-        )
+        due = min((each.not_before for each in self._awake.values() if each.not_before > now), default=now + longest)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(max(min(due, now + longest), now + _SHORTEST_WAIT)):
                 await self._changed.wait()
@@ -185,9 +208,12 @@ class ReplicaFetcher:
     async def _round(self) -> bool:
         """Compare, flush and fetch once; False if no partition could be fetched."""
         now = asyncio.get_running_loop().time()
+        if self._log_start_moves != (moves := self._logs.log_start_moves):
+            self._log_start_moves = moves
+            self._awake.update(self._followers)
         ready = self._ready(now)
-        if len(ready) < len(self._followers):
-            apart = [each for each in self._followers.values() if not each.agrees and each.not_before <= now]
+        if len(ready) < len(self._awake):
+            apart = [each for each in self._awake.values() if not each.agrees and each.not_before <= now]
             await self._open([follower.log for follower in apart if not follower.log.is_open])
             sound = [follower for follower in apart if self._is_followed(follower) and not follower.log.is_failed]
             await self._compare(sound)
@@ -195,15 +221,16 @@ class ReplicaFetcher:
         if unsynced := [follower for follower in ready.values() if follower.log.flush_required]:
             await self._flush(unsynced)
             ready = {place: each for place, each in self._ready(now).items() if not each.log.flush_required}
-        if ready:
-            await self._fetch(ready)
-        return bool(ready)
+        if not ready and len(self._awake) == len(self._followers):
+            return False
+        await self._fetch(ready)
+        return True
 
     def _ready(self, now: float) -> dict[Place, FollowerPartition]:
-        """The partitions that can be fetched now."""
+        """The partitions that can be fetched now, without those at rest."""
         return {
             place: follower
-            for place, follower in self._followers.items()
+            for place, follower in self._awake.items()
             if follower.agrees and follower.not_before <= now and not self._is_throttled(follower, now)
         }
 
@@ -286,7 +313,9 @@ class ReplicaFetcher:
     async def _fetch(self, ready: dict[Place, FollowerPartition]) -> None:
         number = self._settings.number
         positions = {place: follower.position for place, follower in ready.items()}
-        changed, forgotten = self._session.next(positions)
+        absent = dict.fromkeys(place for place in (*self._unasked, *self._awake) if place not in positions)
+        self._unasked = {place: None for place in absent if place in self._awake}
+        changed, forgotten = self._session.next(positions, absent)
         wait_ms = number("replica.fetch.wait.max.ms")
         body = replica_fetch.pack_request(
             max_wait_ms=wait_ms,
@@ -307,16 +336,26 @@ class ReplicaFetcher:
         )
         response = replica_fetch.read_response(data)
         if response.error:
-            self._session.restart()
+            self._restart_session()
             if ErrorCode(response.error) not in _SESSION_GONE:
                 raise ChannelBroken(f"broker {self.leader_id} answered {ErrorCode(response.error).name}")
             return
-        self._session.advance(response.session_id, positions)
+        self._session.advance(response.session_id, changed, forgotten)
+        await self._take(response.partitions)
+        if response.session_id:
+            self._put_to_rest(ready, positions)
+        else:
+            self._restart_session()
+
+    async def _take(self, partitions: Iterable[Fetched]) -> None:
+        """Append what the leader sent; an answer for a partition that was not asked for is dropped."""
         now_ms, left = self._clock.now_ms(), APPENDED_TOGETHER
-        for fetched in response.partitions:
-            follower = ready.get((fetched.topic_id, fetched.partition))
-            if follower is None or not self._is_followed(follower):
+        for fetched in partitions:
+            place = fetched.topic_id, fetched.partition
+            follower = self._followers.get(place)
+            if follower is None or place in self._unasked:
                 continue
+            self._awake[place] = follower
             if fetched.error == _OUT_OF_RANGE:
                 await self._find_range(follower)
                 continue
@@ -325,6 +364,25 @@ class ReplicaFetcher:
                 if not self._is_followed(follower):
                     continue
             left = await self._append_in_pieces(follower, fetched, now_ms, left)
+
+    def _put_to_rest(self, fetched: dict[Place, FollowerPartition], positions: dict[Place, FetchPosition]) -> None:
+        """Look no more at partitions that were fetched and are where they were, until the leader tells of them.
+
+        What keeps a partition from being fetched comes with an answer: an error, a log that diverges or lags, records
+        that have to be synced. Its position changes with an answer, or as `log_start_moves` shows.
+        """
+        now = asyncio.get_running_loop().time()
+        for place, follower in fetched.items():
+            if (
+                follower.log.log_end_offset == positions[place].offset
+                and (follower.caught_up or not self._throttle.is_for(follower.log, follower.tp.partition))
+                and follower.agrees
+                and follower.not_before <= now
+                and self._is_followed(follower)
+                and follower.position == positions[place]
+                and not follower.log.flush_required
+            ):
+                del self._awake[place]
 
     async def _append_in_pieces(self, follower: FollowerPartition, fetched: Fetched, now_ms: int, left: int) -> int:
         """Append what was fetched for a partition; returns how many batches may still follow in this turn of the loop.

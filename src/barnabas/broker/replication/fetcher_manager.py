@@ -1,9 +1,9 @@
 """The fetchers of this broker: num.replica.fetchers for each leader that it follows partitions of, or more.
 
-Both ends of a fetch look at every partition of it, whichever of them has a new record. So a fetcher has a bounded
-number of partitions, and where there are more, there are more fetchers: what a record costs does not depend on how many
-partitions the cluster has. Together the fetchers of a leader may be answered with as many bytes as num.replica.fetchers
-of them.
+Both ends of a fetch look at every partition of it that is not at rest, and sometimes at all of them: when a session
+begins, or the start of a log has moved. So a fetcher has a bounded number of partitions, and where there are more,
+there are more fetchers. Together the fetchers of a leader may be answered with as many bytes as num.replica.fetchers of
+them.
 """
 
 from __future__ import annotations
@@ -37,6 +37,11 @@ MOST_PARTITIONS: Final = 250
 
 class FollowerLogs(Protocol):
     """What a fetcher has done to the logs of the partitions that it fetches, in threads."""
+
+    @property
+    def log_start_moves(self) -> int:
+        """How often the start of any log has moved: retention moves it, and tells nobody."""
+        ...
 
     def flush_through(self, log: Log, end_offset: int) -> Future[int]:
         """Sync a log up to an offset."""

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from barnabas.broker.replication.verification_guards import Marker
     from barnabas.broker.replication.wakeups import Watcher
+    from barnabas.machines.fetch_session import ReplicaSession, SessionPartition
     from barnabas.machines.partition import PartitionLeader
     from barnabas.model.ids import TopicPartition
     from barnabas.protocol.records.batch import BatchHeader, HeaderFields
@@ -97,6 +98,7 @@ class LeaderPartition:
         "_failure",
         "_follower_watchers",
         "_host",
+        "_resting",
         "_successor",
         "_sync_waiters",
         "_syncs_again",
@@ -139,6 +141,8 @@ class LeaderPartition:
         """In the order in which they came, which is that in which they are woken."""
         self._wakeups = Wakeups(self._watchers)
         self._follower_watchers: dict[Watcher, None] = {}
+        self._resting: dict[int, tuple[ReplicaSession, SessionPartition]] = {}
+        """Where the partition is at rest in a follower's session (`machines/resting`), by replica."""
         log.high_watermark = leader.high_watermark
 
     @property
@@ -230,6 +234,8 @@ class LeaderPartition:
         log = self.log
         leader = self.leader
         info = log.append(batch, leader.leader_epoch, now_ms, header, in_sequence)
+        if self._resting:
+            self._stir_all()
         if log.config.flush_messages != NEVER and log.flush_required:
             self.sync()
         elif not info[4] and leader.appended(log.log_end_offset):  # by its place: this is where names cost
@@ -267,6 +273,8 @@ class LeaderPartition:
         `broker_epoch` is that of its registration. `now` is on a clock that never goes back.
         """
         leader = self.leader
+        if replica in self._resting:  # in another session of the same broker
+            self.stir(replica)
         if replica not in leader.replicas or replica == leader.broker_id:
             raise NotLeaderOrFollower(f"Broker {replica} is not a replica of {self.tp}.")
         if leader.fetched(replica, offset, now, broker_epoch, log_start):
@@ -293,6 +301,7 @@ class LeaderPartition:
 
         Raises OffsetOutOfRange.
         """
+        self._stir_all()
         self.log.delete_records_before(offset)
         self._host.wake_soon(self)
         self._host.wake_followers_soon(self)
@@ -303,6 +312,7 @@ class LeaderPartition:
 
     def commit_isr(self, isr: tuple[int, ...], partition_epoch: int) -> None:
         """The controller committed an ISR."""
+        self._stir_all()
         before = len(self.leader.isr)
         moved = self.leader.commit_isr(isr, partition_epoch)
         self.traffic.note_isr(before, len(self.leader.isr))
@@ -358,6 +368,7 @@ class LeaderPartition:
         elif len(self.leader.isr) == 1:
             done(None)
         else:
+            self._stir_all()
             self._confirm_waiters.append(done)
 
     def _confirmed(self, error: ApiError | None) -> None:
@@ -378,6 +389,34 @@ class LeaderPartition:
         if self._watchers.pop(watcher, watcher) is watcher:  # it was none of the consumers'
             self._follower_watchers.pop(watcher, None)
 
+    def put_to_rest(self, session: ReplicaSession, wanted: SessionPartition) -> None:
+        """Have a follower's session look here no more until `stir`, if its next fetches cannot matter here.
+
+        Call this in the callback in which the session looked here, for what had no error and no diverging epoch.
+        """
+        log, rest = self.log, session.rest
+        if (
+            wanted.fetch_offset == log.log_end_offset == wanted.sent_high_watermark
+            and wanted.sent_log_start_offset == log.log_start_offset
+            and self.leader.is_at_rest(rest.replica, rest.broker_epoch, wanted.fetch_offset, wanted.log_start_offset)
+            and self._failure is None
+            and not self._confirm_waiters
+        ):
+            if rest.replica in self._resting:
+                self.stir(rest.replica)
+            self._resting[rest.replica] = session, wanted
+            session.put_to_rest(wanted, self)
+
+    def stir(self, replica: int) -> None:
+        """Have a replica's session look here again: call this before anything that concerns the replica changes."""
+        session, wanted = self._resting.pop(replica)
+        self.leader.fetched_at_rest(replica, session.rest.fetched_at)
+        session.stirred(wanted)
+
+    def _stir_all(self) -> None:
+        for replica in list(self._resting):
+            self.stir(replica)
+
     def wake_consumers(self) -> None:
         """Wake consumers' fetches: more is committed."""
         self._wakeups.wake()
@@ -389,6 +428,7 @@ class LeaderPartition:
 
     def wake_watchers(self) -> None:
         """Wake all fetches: there is more to read, or this broker leads the partition no more."""
+        self._stir_all()
         self.wake_followers()
         self.wake_consumers()
 

@@ -153,6 +153,11 @@ class ReplicaManager:
         """The brokers that are registered, as far as this one knows."""
         return self._metadata.image.brokers
 
+    @property
+    def log_start_moves(self) -> int:
+        """How often the start of any log here has moved: retention moves it in a thread, and tells nobody."""
+        return self.logs.start_moves
+
     def wake_all(self) -> None:
         """Let every waiting request finish with what there is (on shutdown)."""
         for partition in self.partitions.leaders():

@@ -96,6 +96,7 @@ class Removal:
         log = self._log
         if offset > log.log_start_offset:
             log.log_start_offset = offset
+            log.store.start_moves += 1  # after the move: who sees the number sees that, too
             log.epochs.truncate_from_start(offset)
             if log.producers.first_unstable_offset is not None:
                 log.producers.find_unstable()

@@ -74,6 +74,8 @@ class Leader(Channel):
 class Disk:
     """Syncs that end when the test says so; a log may be emptied only where the test expects it."""
 
+    log_start_moves = 0
+
     def __init__(self, *, may_truncate_fully: bool) -> None:
         self._may_truncate_fully = may_truncate_fully
         self.emptied: list[tuple[FollowerPartition, int]] = []
