@@ -12,7 +12,8 @@ the same history are walked in the same order everywhere.
 from __future__ import annotations
 
 from collections.abc import ItemsView, Mapping, ValuesView
-from itertools import chain
+from itertools import chain, compress, filterfalse
+from operator import is_not
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 if TYPE_CHECKING:
@@ -107,16 +108,18 @@ def sharded(entries: Mapping[K, V], place: Callable[[K], int]) -> ShardedMap[K, 
     return entries if isinstance(entries, ShardedMap) else ShardedMap(place, entries)
 
 
-def differing(before: Mapping[K, V], after: Mapping[K, V]) -> Iterator[K]:
+def differing(before: Mapping[K, V], after: Mapping[K, V]) -> list[K]:
     """The keys that only one of two maps has, or whose values are not the same object."""
-    for old, new in _pairs(before, after):
-        if old is not new:
-            yield from (key for key, value in new.items() if old.get(key) is not value)
-            yield from (key for key in old if key not in new)
+    found: list[K] = []
+    for old, new in _differing_parts(before, after):  # without a step of Python for what is the same
+        found += compress(new, map(is_not, new.values(), map(old.get, new)))
+        found += filterfalse(new.__contains__, old)
+    return found
 
 
-def _pairs(before: Mapping[K, V], after: Mapping[K, V]) -> Iterable[tuple[Mapping[K, V], Mapping[K, V]]]:
-    """The parts of two maps that have the same keys if they have any."""
+def _differing_parts(before: Mapping[K, V], after: Mapping[K, V]) -> Iterable[tuple[Mapping[K, V], Mapping[K, V]]]:
+    """What there is to compare of two maps; a key is in the same part of both."""
     if isinstance(before, ShardedMap) and isinstance(after, ShardedMap) and len(before._shards) == len(after._shards):
-        return zip(before._shards, after._shards, strict=True)
-    return [(before, after)]
+        old, new = before._shards, after._shards
+        return compress(zip(old, new, strict=True), map(is_not, old, new))
+    return [] if before is after else [(before, after)]
