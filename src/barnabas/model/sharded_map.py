@@ -45,6 +45,8 @@ class ShardedMap(Mapping[K, V]):
 
     def changed(self, changes: Mapping[K, V | None]) -> Self:
         """This map with other values; None removes a key."""
+        if not changes:
+            return self
         shards = self._shards.copy()
         own: dict[int, dict[K, V]] = {}
         size = self._size

@@ -184,18 +184,26 @@ class ClusterImage:
 
     def with_topics(self, changes: Mapping[str, TopicImage | None]) -> ClusterImage:
         """The image with these topics by their names; None says that there is none."""
-        if not changes:
-            return self
-        names: dict[UUID, str | None] = {}
-        for name in changes:
+        topics: dict[str, TopicImage | None] = {}
+        gone: dict[UUID, str | None] = {}
+        new: dict[UUID, str | None] = {}
+        for name, topic in changes.items():
             known = self.topics.get(name)
-            if known is not None and self.topic_names.get(known.topic_id) == name:
-                names[known.topic_id] = None
-        names.update({topic.topic_id: name for name, topic in changes.items() if topic is not None})
+            if known is topic:
+                continue
+            topics[name] = topic
+            if known is not None and topic is not None and known.topic_id == topic.topic_id:
+                continue
+            if known is not None:
+                gone[known.topic_id] = None
+            if topic is not None:
+                new[topic.topic_id] = name
+        if not topics:
+            return self
         return replace(
             self,
-            topics=sharded(self.topics, _place_of_name).changed(changes),
-            topic_names=sharded(self.topic_names, hash).changed(names),
+            topics=sharded(self.topics, _place_of_name).changed(topics),
+            topic_names=sharded(self.topic_names, hash).changed({**gone, **new}),
         )
 
     def with_configs(self, changes: Mapping[ConfigResource, Mapping[str, str] | None]) -> ClusterImage:
