@@ -29,7 +29,7 @@ FEWEST_SHARDS: Final = 16
 class ShardedMap(Mapping[K, V]):
     """Looked up like a dictionary; `changed` gives another one. It is safe to read in every thread."""
 
-    __slots__ = ("_place", "_shards", "_size")
+    __slots__ = ("_mask", "_place", "_shards", "_size")
 
     def __init__(self, place: Callable[[K], int], entries: Mapping[K, V]) -> None:
         """`place` says by its lowest bits which shard a key is in; it must spread keys evenly."""
@@ -40,6 +40,7 @@ class ShardedMap(Mapping[K, V]):
         for key, value in entries.items():
             shards[place(key) & count - 1][key] = value
         self._place = place
+        self._mask = count - 1
         self._shards = shards
         self._size = len(entries)
 
@@ -51,7 +52,7 @@ class ShardedMap(Mapping[K, V]):
         own: dict[int, dict[K, V]] = {}
         size = self._size
         for key, value in changes.items():
-            number = self._place(key) & len(shards) - 1
+            number = self._place(key) & self._mask
             shard = own.get(number)
             if shard is None:
                 shard = own[number] = shards[number] = shards[number].copy()
@@ -62,18 +63,18 @@ class ShardedMap(Mapping[K, V]):
                 shard[key] = value
             size += len(shard)
         made = self.__new__(type(self))
-        made._place, made._shards, made._size = self._place, shards, size
+        made._place, made._mask, made._shards, made._size = self._place, self._mask, shards, size
         return made if size <= len(shards) ** 2 else type(self)(self._place, made)
 
     def __getitem__(self, key: K) -> V:
-        return self._shards[self._place(key) & len(self._shards) - 1][key]
+        return self._shards[self._place(key) & self._mask][key]
 
     def get(self, key: K, default: Any = None) -> Any:
         """The value of a key."""
-        return self._shards[self._place(key) & len(self._shards) - 1].get(key, default)
+        return self._shards[self._place(key) & self._mask].get(key, default)
 
     def __contains__(self, key: Any) -> bool:
-        return key in self._shards[self._place(key) & len(self._shards) - 1]
+        return key in self._shards[self._place(key) & self._mask]
 
     def __len__(self) -> int:
         return self._size
