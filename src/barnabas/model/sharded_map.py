@@ -3,7 +3,8 @@
 Images of the cluster hold their topics in such maps. Its entries are in many small dictionaries, the shards. A changed
 copy shares every shard but those of the keys that changed; so two maps differ at most where their shards are not the
 same object. Of n entries there are about as many shards as a shard has entries, the root of n: that many references
-are copied and compared for one change, a few microseconds with a million entries.
+are copied and compared for one change, in no step of Python. To change one topic and to find it again takes 9 µs of a
+thousand topics, 30 of 30,000, and 170 of a million.
 
 The shard of a key comes from the key alone, never from the hash of text, which differs between processes: maps with
 the same history are walked in the same order everywhere.
