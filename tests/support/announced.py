@@ -12,6 +12,8 @@ from barnabas.protocol.messages.inter_broker import LeaderAndIsrRequest, StopRep
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from barnabas.metadata.images.announcements import Announcement
+
 BROKER = BrokerImage(broker_id=1, epoch=10, endpoints={"PLAINTEXT": Endpoint("one", 9092)}, rack="r")
 OTHER = BrokerImage(broker_id=2, epoch=11, endpoints={"PLAINTEXT": Endpoint("two", 9092)})
 
@@ -26,13 +28,19 @@ def image(found: Mapping[str, TopicImage], *brokers: BrokerImage) -> ClusterImag
     )
 
 
+def received(known: ClusterImage, message: Announcement, broker_id: int) -> ClusterImage:
+    """The image `known`, after a message to this broker."""
+    match message:
+        case LeaderAndIsrRequest():
+            return led(known, message)
+        case UpdateMetadataRequest():
+            return updated(known, message)
+        case StopReplicaRequest():
+            return stopped(known, message, broker_id)
+
+
 def applied(known: ClusterImage, before: ClusterImage | None, after: ClusterImage) -> ClusterImage:
     """The image `known`, after the messages for the change from `before` to `after`."""
     for message in announcements(before, after, BROKER):
-        if isinstance(message, LeaderAndIsrRequest):
-            known = led(known, message)
-        elif isinstance(message, UpdateMetadataRequest):
-            known = updated(known, message)
-        elif isinstance(message, StopReplicaRequest):
-            known = stopped(known, message, BROKER.broker_id)
+        known = received(known, message, BROKER.broker_id)
     return known

@@ -33,7 +33,7 @@ from barnabas.model.errors import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from barnabas.metadata.images.cache import ClusterImage, MetadataCache
+    from barnabas.metadata.images.cache import MetadataCache
     from barnabas.metadata.images.loading import Configs
     from barnabas.metadata.stores.store import MetadataStore
     from barnabas.metadata.znodes import Registration
@@ -150,7 +150,7 @@ class MetadataUpdates:
             configs = await self._load_new_configs(request)
             self._note(request)
             self._cache.is_behind = True
-            self._cache.replace(_with_configs(updates.led(self._cache.image, request), configs))
+            self._cache.replace(updates.led(self._cache.image, request).with_configs(configs))
 
     async def update_metadata(self, request: UpdateMetadataRequest) -> bool:
         """Apply UpdateMetadata: all partitions and brokers; True if it is the whole image for this registration."""
@@ -169,7 +169,7 @@ class MetadataUpdates:
                 )
                 self.changes.forget()
             self._cache.is_behind = False
-            self._cache.replace(_with_configs(updates.updated(self._cache.image, request), configs))
+            self._cache.replace(updates.updated(self._cache.image, request).with_configs(configs))
             return bool(request.type == FULL)
 
     async def _load_new_configs(self, request: LeaderAndIsrRequest | UpdateMetadataRequest) -> Configs:
@@ -222,7 +222,7 @@ class MetadataUpdates:
                 configs = {of: found for of, found in configs.items() if of.kind != "topics" or of.name in image.topics}
             if configs or is_all or features_epoch != image.features_epoch:
                 image = replace(image, features=features, features_epoch=features_epoch)
-                self._cache.replace(_with_configs(image, configs))
+                self._cache.replace(image.with_configs(configs))
 
 
 def _stale_controller(message: Message, known: int) -> StaleControllerEpoch:
@@ -233,15 +233,3 @@ def _stale_controller(message: Message, known: int) -> StaleControllerEpoch:
 
 def _place(message: Message) -> tuple[int, int, int]:
     return message.controller_epoch, message.broker_epoch, message.number
-
-
-def _with_configs(image: ClusterImage, configs: Configs) -> ClusterImage:
-    if not configs:
-        return image
-    merged = dict(image.configs)
-    for resource, settings in configs.items():
-        if settings is None:
-            merged.pop(resource, None)
-        else:
-            merged[resource] = settings
-    return replace(image, configs=merged)

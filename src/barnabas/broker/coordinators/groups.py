@@ -15,7 +15,6 @@ from barnabas.broker.coordinators.calls import Call
 from barnabas.broker.coordinators.runtime import CoordinatorLog, CoordinatorParts, Runtime
 from barnabas.broker.serving.answers import Later
 from barnabas.broker.tasks import TaskSet
-from barnabas.machines.controller.image import ConfigResource
 from barnabas.machines.groups.settings import GroupSettings, MigrationPolicy
 from barnabas.model.config.group import number
 from barnabas.model.config.keys.all_keys import GROUP_KEYS
@@ -31,13 +30,14 @@ from barnabas.model.internal_topics import CONSUMER_OFFSETS
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from uuid import UUID
 
     from barnabas.broker.coordinators.shard import Shard
     from barnabas.broker.coordinators.share_persister import SharePersister, StatePartition
     from barnabas.broker.serving.caller import Caller
     from barnabas.broker.settings import Changed, Settings
+    from barnabas.machines.controller.image import ClusterImage, ConfigResource
     from barnabas.machines.groups.coordinator import GroupCoordinator
     from barnabas.machines.groups.share.offsets import InitializeStates
     from barnabas.machines.groups.table import GroupOutcome, PackedOutcome
@@ -60,6 +60,8 @@ class GroupCoordinators:
         self._metadata = parts.metadata
         self._settings = settings
         self._group_settings = group_settings(settings)
+        self._overrides: dict[str, Mapping[str, str]] = {}
+        """By group id; as the cluster's image has them."""
         self._overridden: dict[str, tuple[Mapping[str, str], GroupSettings, GroupSettings]] = {}
         """By group id: its overrides and the broker's settings, and the settings that follow from both."""
         log = CoordinatorLog(
@@ -73,6 +75,7 @@ class GroupCoordinators:
         self._make_persister: Callable[[], SharePersister] | None = None
         self._persister: SharePersister | None = None
         self._tasks = TaskSet()
+        self._note_overrides(parts.metadata.image, parts.metadata.image.configs)
         settings.subscribe(self._on_settings)
         parts.metadata.subscribe(self._on_change)
 
@@ -214,14 +217,23 @@ class GroupCoordinators:
 
     def _settings_of(self, group_id: str) -> GroupSettings:
         """The broker's settings, with the overrides of the group."""
-        own = self._metadata.image.config(ConfigResource("groups", group_id))
-        if not own:
+        own = self._overrides.get(group_id)
+        if own is None:
             return self._group_settings
         cached = self._overridden.get(group_id)
         if cached is None or cached[0] is not own or cached[1] is not self._group_settings:
             cached = own, self._group_settings, overridden(self._group_settings, own, self._settings)
             self._overridden[group_id] = cached
         return cached[2]
+
+    def _note_overrides(self, image: ClusterImage, changed: Iterable[ConfigResource]) -> None:
+        """Every heartbeat asks for the settings of its group, so those that have some are kept by their ids."""
+        for resource in changed:
+            if resource.kind == "groups":
+                self._overridden.pop(resource.name, None)
+                self._overrides.pop(resource.name, None)
+                if own := image.config(resource):
+                    self._overrides[resource.name] = own
 
     def _catch_up(self, machine: GroupCoordinator) -> None:
         machine.table.settings = self._group_settings
@@ -233,6 +245,9 @@ class GroupCoordinators:
             machine.table.settings = self._group_settings
 
     def _on_change(self, delta: Delta) -> None:
+        if delta.is_whole:
+            self._overrides.clear()
+        self._note_overrides(delta.after, delta.configs)
         names = {topic.name for topic in (*delta.created, *delta.changed, *delta.deleted)}
         gone = delta.deleted
         for shard, machine in self.runtime.machines():

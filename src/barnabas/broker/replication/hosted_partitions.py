@@ -119,6 +119,11 @@ class HostedPartitions:
         """The logs of all partitions in either role."""
         return [each.log for each in self._leaders.values()] + [each.log for each in self._followers.values()]
 
+    def log(self, tp: TopicPartition) -> Log | None:
+        """The log of a partition in either role."""
+        found = self._leaders.get(tp) or self._followers.get(tp)
+        return None if found is None else found.log
+
     def follower(self, tp: TopicPartition) -> FollowerPartition | None:
         """The partition, if this broker follows it."""
         return self._followers.get(tp)

@@ -196,9 +196,12 @@ class ReplicaManager:
 
     def on_settings(self, changed: Changed) -> None:
         """Give logs the new settings of their topics."""
-        for log in self.partitions.logs():
-            if log.tp.topic in changed.topics:
-                log.update_config(self._settings.log_config(log.tp.topic))
+        for name in changed.topics:
+            topic = self._metadata.topic(name)
+            for partition in topic.partitions if topic is not None else ():
+                log = self.partitions.log(TopicPartition(name, partition.index))
+                if log is not None:
+                    log.update_config(self._settings.log_config(name))
 
     def stop(self, topic: str, index: int, leader_epoch: int) -> None:
         """Remove a replica, as the controller says (StopReplica), unless the image is newer.

@@ -78,7 +78,7 @@ class ClientQuotas:
     def on_change(self, delta: Delta) -> None:
         """Take over quotas from an image of the metadata."""
         changed = delta.after.configs if delta.is_whole else delta.configs
-        if self._quotas or any(resource.kind in KINDS for resource in changed):
+        if (self._quotas and delta.is_whole) or any(resource.kind in KINDS for resource in changed):
             self._follow(delta.after)
 
     def _follow(self, image: ClusterImage) -> None:

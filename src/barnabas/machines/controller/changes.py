@@ -64,23 +64,18 @@ Change = TopicChanged | ConfigChanged | FeaturesChanged | BrokersChanged | Broke
 
 def apply(image: ClusterImage, changes: Iterable[Change]) -> ClusterImage:
     """The image after all changes; what they do not touch is shared with the old one."""
-    topics, names, configs = dict(image.topics), dict(image.topic_names), dict(image.configs)
+    topics: dict[str, TopicImage | None] = {}
+    configs: dict[ConfigResource, Mapping[str, str] | None] = {}
     brokers, leaving, failed, known = image.brokers, image.leaving, image.failed, image.known
     features, features_epoch = image.features, image.features_epoch
-    touched: set[type] = set()
     for change in changes:
-        touched.add(type(change))
         match change:
             case TopicChanged(before, after):
                 if before is not None:
-                    topics.pop(before.name, None)
-                    names.pop(before.topic_id, None)
+                    topics[before.name] = None
                 if after is not None:
                     topics[after.name] = after
-                    names[after.topic_id] = after.name
-            case ConfigChanged(resource, _, None):
-                configs.pop(resource, None)
-            case ConfigChanged(resource, _, settings) if settings is not None:
+            case ConfigChanged(resource, _, settings):
                 configs[resource] = settings
             case FeaturesChanged(levels, epoch):
                 features, features_epoch = levels, epoch
@@ -90,14 +85,11 @@ def apply(image: ClusterImage, changes: Iterable[Change]) -> ClusterImage:
             case BrokerForgotten(broker_id):
                 known = {other: broker for other, broker in known.items() if other != broker_id}
     return replace(
-        image,
+        image.with_topics(topics).with_configs(configs),
         brokers=brokers,
         known=known,
         leaving=leaving,
         failed=failed,
-        topics=topics if TopicChanged in touched else image.topics,
-        topic_names=names if TopicChanged in touched else image.topic_names,
-        configs=configs if ConfigChanged in touched else image.configs,
         features=features,
         features_epoch=features_epoch,
     )

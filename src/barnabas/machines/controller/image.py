@@ -1,16 +1,19 @@
 """A cluster as the controller and the metadata responses see it: immutable images.
 
 An image is never changed; a change makes a new image that shares what stayed the same. So a request handler that took
-an image sees one consistent cluster for as long as it likes, and every lookup is a dictionary access.
+an image sees one consistent cluster for as long as it likes. Neither a change nor the comparison of two images depends
+on how much there is beside what changed (`model/sharded_map`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
+from zlib import crc32
 
 from barnabas.model.internal_topics import INTERNAL_TOPICS
+from barnabas.model.sharded_map import sharded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -178,3 +181,41 @@ class ClusterImage:
     def topic_config(self, name: str) -> Mapping[str, str]:
         """A topic's overrides."""
         return self.configs.get(ConfigResource("topics", name), EMPTY)
+
+    def with_topics(self, changes: Mapping[str, TopicImage | None]) -> ClusterImage:
+        """The image with these topics by their names; None says that there is none."""
+        topics: dict[str, TopicImage | None] = {}
+        gone: dict[UUID, str | None] = {}
+        new: dict[UUID, str | None] = {}
+        for name, topic in changes.items():
+            known = self.topics.get(name)
+            if known is topic:
+                continue
+            topics[name] = topic
+            if known is not None and topic is not None and known.topic_id == topic.topic_id:
+                continue
+            if known is not None:
+                gone[known.topic_id] = None
+            if topic is not None:
+                new[topic.topic_id] = name
+        if not topics:
+            return self
+        return replace(
+            self,
+            topics=sharded(self.topics, _place_of_name).changed(topics),
+            topic_names=sharded(self.topic_names, hash).changed({**gone, **new}),
+        )
+
+    def with_configs(self, changes: Mapping[ConfigResource, Mapping[str, str] | None]) -> ClusterImage:
+        """The image with these dynamic settings; None says that a resource has none."""
+        if not changes:
+            return self
+        return replace(self, configs=sharded(self.configs, _place_of_resource).changed(changes))
+
+
+def _place_of_name(name: str) -> int:
+    return crc32(name.encode("utf-8", "surrogatepass"))
+
+
+def _place_of_resource(resource: ConfigResource) -> int:
+    return _place_of_name(resource.name)

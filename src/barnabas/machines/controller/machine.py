@@ -6,7 +6,7 @@ refuses them because someone else wrote, the shell loads the tree, makes a new m
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import ChainMap, Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -64,7 +64,7 @@ from barnabas.model.errors import (
 from barnabas.model.ids import NO_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from uuid import UUID
 
 __all__ = ["Answer", "ControllerMachine", "Key"]
@@ -143,7 +143,7 @@ class ControllerMachine:
         names = [topic.name for topic in request.topics]
         answers: dict[Key, Answer] = _repeated(names)
         changes: list[Change] = []
-        taken = dict(self._collisions)
+        taken = ChainMap[str, str]({}, self._collisions)
         turn = self._partitions
         try:
             check_partition_limit(requested_partitions(topic, self._defaults) for topic in request.topics)
@@ -167,12 +167,12 @@ class ControllerMachine:
             changes += self._creation(topic, made)
         return _outcome([] if request.validate_only else changes, answers)
 
-    def _check_name(self, name: str, taken: dict[str, str]) -> None:
+    def _check_name(self, name: str, taken: Mapping[str, str]) -> None:
         check_new_name(name)
         if name in self._image.topics:
             raise TopicAlreadyExists(f"Topic '{name}' already exists.")
         key = collision_key(name)
-        if key in taken:
+        if key is not None and key in taken:
             raise InvalidTopic(f"Topic '{name}' collides with existing topic: {taken[key]}")
 
     def _creation(self, topic: TopicToCreate, made: TopicImage) -> list[Change]:

@@ -23,6 +23,7 @@ from barnabas.machines.controller.image import (
     PartitionImage,
     TopicImage,
 )
+from barnabas.model.sharded_map import differing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -133,28 +134,21 @@ def difference(before: ClusterImage, after: ClusterImage) -> Delta:
     created: list[TopicImage] = []
     deleted: list[TopicImage] = []
     changed: list[TopicImage] = []
-    if before.topics is not after.topics:
-        for name, new in after.topics.items():
-            old = before.topics.get(name)
-            if old is None:
-                created.append(new)
-            elif old is not new:
-                if old.topic_id != new.topic_id:
-                    deleted.append(old)
-                    created.append(new)
-                elif old.partitions != new.partitions:
-                    changed.append(new)
-        deleted.extend(old for name, old in before.topics.items() if name not in after.topics)
+    for name in differing(before.topics, after.topics):
+        old, new = before.topics.get(name), after.topics.get(name)
+        if old is not None and new is not None and old.topic_id == new.topic_id:
+            if old.partitions != new.partitions:
+                changed.append(new)
+            continue
+        if old is not None:
+            deleted.append(old)
+        if new is not None:
+            created.append(new)
     return Delta(before, after, tuple(created), tuple(deleted), tuple(changed), frozenset(_configs(before, after)))
 
 
 def _configs(before: ClusterImage, after: ClusterImage) -> Iterator[ConfigResource]:
-    """Resources whose settings differ. There may be many thousand, of which nearly all are the same in both images."""
-    old, new = before.configs, after.configs
-    if old is new:
-        return
-    for resource, settings in new.items():
-        known = old.get(resource)
-        if known is not settings and (known or {}) != settings:
+    """Resources whose settings differ; one without settings is as one that is not there."""
+    for resource in differing(before.configs, after.configs):
+        if before.config(resource) != after.config(resource):
             yield resource
-    yield from (resource for resource in old.keys() - new.keys() if old[resource])

@@ -11,7 +11,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.machines.controller.image import DELETED, NO_LEADER, BrokerImage, Endpoint, PartitionImage, TopicImage
+from barnabas.machines.controller.image import (
+    DELETED,
+    NO_LEADER,
+    BrokerImage,
+    ConfigResource,
+    Endpoint,
+    PartitionImage,
+    TopicImage,
+)
 from barnabas.model.errors import InvalidRequest
 from barnabas.model.ids import NO_ID
 from barnabas.protocol.messages.inter_broker import FULL
@@ -36,19 +44,22 @@ SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 def updated(image: ClusterImage, request: UpdateMetadataRequest) -> ClusterImage:
     """The image after UpdateMetadata: brokers that are up, and partitions for clients."""
-    topics = {} if request.type == FULL else dict(image.topics)
+    named: dict[str, TopicImage | None] = {}
     for state in request.topic_states:
         if any(partition.leader == DELETED for partition in state.partition_states):
-            topics.pop(state.topic_name, None)
+            named[state.topic_name] = None
             continue
-        known = topics.get(state.topic_name, image.topics.get(state.topic_name))
+        known = named[state.topic_name] if state.topic_name in named else image.topics.get(state.topic_name)
         partitions = [_from_update(partition) for partition in state.partition_states]
-        topics[state.topic_name] = _merged(known, state.topic_name, state.topic_id or NO_ID, partitions)
+        named[state.topic_name] = _merged(known, state.topic_name, state.topic_id or NO_ID, partitions)
+    brokers: dict[int, BrokerImage] = {
+        broker.id: _broker(broker, image.brokers.get(broker.id)) for broker in request.live_brokers
+    }
     return replace(
-        _with_topics(image, topics),
+        _with_topics(image, {**dict.fromkeys(image.topics if request.type == FULL else ()), **named}),
         controller_id=request.controller_id,
         controller_epoch=request.controller_epoch,
-        brokers={broker.id: _broker(broker, image.brokers.get(broker.id)) for broker in request.live_brokers},
+        brokers=image.brokers if brokers == image.brokers else brokers,
         failed=_failed(image, request),
     )
 
@@ -74,7 +85,7 @@ def _failed(image: ClusterImage, request: UpdateMetadataRequest) -> Mapping[int,
 
 def led(image: ClusterImage, request: LeaderAndIsrRequest) -> ClusterImage:
     """The image after LeaderAndIsr: the partitions that this broker has a replica of."""
-    topics = dict(image.topics)
+    topics: dict[str, TopicImage | None] = {}
     for state in request.topic_states:
         known = topics.get(state.topic_name, image.topics.get(state.topic_name))
         partitions = [_from_leadership(partition) for partition in state.partition_states]
@@ -89,9 +100,9 @@ def stopped(image: ClusterImage, request: StopReplicaRequest, broker_id: int) ->
 
     Which brokers have them is said by the next message that names them. It counts whatever its epochs are.
     """
-    topics = dict(image.topics)
+    topics: dict[str, TopicImage | None] = {}
     for state in request.topic_states:
-        if (known := topics.get(state.topic_name)) is None:
+        if (known := topics.get(state.topic_name, image.topics.get(state.topic_name))) is None:
             continue
         epochs: dict[int, int] = {
             each.partition_index: each.leader_epoch for each in state.partition_states if each.delete_partition
@@ -104,7 +115,7 @@ def stopped(image: ClusterImage, request: StopReplicaRequest, broker_id: int) ->
         )
         if partitions != known.partitions:
             topics[state.topic_name] = replace(known, partitions=partitions)
-    return replace(image, topics=topics)
+    return image.with_topics(topics)
 
 
 def _without(partition: PartitionImage, broker_id: int) -> PartitionImage:
@@ -189,13 +200,9 @@ def _security_protocol(number: int) -> str:
     return SECURITY_PROTOCOLS[number]
 
 
-def _with_topics(image: ClusterImage, topics: Mapping[str, TopicImage]) -> ClusterImage:
-    configs = image.configs
-    if image.topics.keys() - topics.keys():
-        configs = {of: settings for of, settings in configs.items() if of.kind != "topics" or of.name in topics}
-    return replace(
-        image,
-        topics=topics,
-        topic_names={topic.topic_id: name for name, topic in topics.items()},
-        configs=configs,
-    )
+def _with_topics(image: ClusterImage, changes: Mapping[str, TopicImage | None]) -> ClusterImage:
+    """The image with these topics; the settings of one that is gone are gone, too."""
+    gone: dict[ConfigResource, None] = {
+        ConfigResource.topic(name): None for name, topic in changes.items() if topic is None
+    }
+    return image.with_topics(changes).with_configs(gone)

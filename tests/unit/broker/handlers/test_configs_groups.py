@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
 from kio.static.primitive import i8
@@ -26,6 +28,10 @@ from tests.support.config_requests import (
     entry,
     value_and_sources,
 )
+from tests.support.parts import running_parts
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 OF_GROUP, OF_FILE, OF_DEFAULT = 8, 4, 5
@@ -193,3 +199,19 @@ class TestEffect:
         settings = a_broker().settings
         common = group_settings(settings)
         assert overridden(common, {SESSION: "soon", "of.a.newer.kafka": "1"}, settings) == common
+
+    async def test_they_hold_from_the_image_on_that_has_them(self, tmp_path: Path) -> None:
+        """Also where a subscriber that failed has the whole image applied again, and missed that they went."""
+        async with running_parts(tmp_path) as broker:
+            metadata, resource = broker.metadata, ConfigResource("groups", "g")
+            table = broker.groups._make_machine().table
+            without = metadata.image
+            held = []
+            for settings in ({SESSION: "50000"}, {SESSION: "51000"}, None, {SESSION: "52000"}):
+                metadata.replace(metadata.image.with_configs({resource: settings}))
+                held.append(table.settings_of("g").consumer_session_timeout_ms)
+                assert table.settings_of("other") is table.settings
+            assert held == [50_000, 51_000, table.settings.consumer_session_timeout_ms, 52_000]
+            metadata._image = without
+            metadata.apply_again()
+            assert table.settings_of("g") == table.settings

@@ -11,6 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from barnabas.broker.replication.replicas import ReplicaManager
+from barnabas.machines.controller.image import ConfigResource
 from barnabas.machines.controller.requests import TopicToCreate
 from barnabas.model.errors import NotLeaderOrFollower, StorageFailed, UnknownTopicId, UnknownTopicOrPartition
 from barnabas.model.ids import TopicPartition
@@ -222,11 +223,31 @@ async def test_what_a_coordinator_waits_for_ends_with_its_leadership(tmp_path: P
 async def test_settings_that_change_while_a_log_is_made_reach_it(tmp_path: Path) -> None:
     async def story(broker: BrokerContext) -> None:
         await broker.controller.create_topics([TopicToCreate("t", 1, 1)])
-        from barnabas.machines.controller.image import ConfigResource
-
         await broker.controller.alter_configs({ConfigResource.topic("t"): {"retention.ms": "77"}})
         await broker.replicas.settled()
         assert broker.replicas.find("t", 0).log.config.retention_ms == 77
+
+    await run(tmp_path, story)
+
+
+async def test_new_settings_reach_the_logs_of_their_topic_that_are_led_and_those_that_are_followed(
+    tmp_path: Path,
+) -> None:
+    async def story(broker: BrokerContext) -> None:
+        topic = await make_topic(broker, "t", partitions=2)
+        await make_topic(broker, "other")
+        image = broker.metadata.image
+        followed = replace(topic.partitions[1], replicas=(1, 2), leader=2, leader_epoch=1, partition_epoch=1)
+        broker.metadata.replace(image.with_topics({"t": replace(topic, partitions=(topic.partitions[0], followed))}))
+        logs = {log.tp: log for log in broker.replicas.partitions.logs()}
+        assert broker.replicas.get("t", 1) is None
+        settings = {ConfigResource.topic(name): {"retention.ms": "77"} for name in ("t", "gone")}
+        broker.metadata.replace(broker.metadata.image.with_configs(settings))
+        assert {f"{tp}": log.config.retention_ms == 77 for tp, log in logs.items()} == {
+            "t-0": True,
+            "t-1": True,
+            "other-0": False,
+        }
 
     await run(tmp_path, story)
 

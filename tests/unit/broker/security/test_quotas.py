@@ -7,6 +7,7 @@ import threading
 from io import BytesIO
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 from kio.serial import entity_writer
@@ -18,6 +19,7 @@ from barnabas.broker.serving.caller import Caller, Session
 from barnabas.broker.serving.dispatch import Dispatcher
 from barnabas.broker.serving.known_clients import KnownClient
 from barnabas.machines.controller.image import ConfigResource
+from barnabas.machines.security import quota_entities
 from barnabas.metadata.znodes import ConfigNode
 from barnabas.model.clock import ManualClock
 from barnabas.protocol.messages import inter_broker
@@ -171,6 +173,23 @@ async def test_a_change_of_quotas_frees_only_those_whom_it_concerns(tmp_path: Pa
         assert freed == [("bob", "app")]
         await alice.alter({"user": None}, producer_byte_rate=None)
         assert freed == [("bob", "app"), ("alice", "app")]
+
+
+async def test_a_change_of_topics_and_their_settings_looks_at_no_quotas(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That would be a look at the settings of all topics, for each topic that comes, goes or gets another leader."""
+    async with running_parts(tmp_path) as broker:
+        client, looked = Client(broker), Mock(wraps=quota_entities.quotas_of)
+        await client.alter({"user": "bob"}, producer_byte_rate=1)
+        monkeypatch.setattr(quota_entities, "quotas_of", looked)
+        await make_topic(broker, "t")
+        await broker.controller.alter_configs({ConfigResource.topic("t"): {"retention.ms": "77"}})
+        assert not looked.called
+        broker.metadata.apply_again()
+        assert looked.call_count == 1
+        await client.alter({"user": "bob"}, producer_byte_rate=None)
+        assert not broker.quotas.is_on
 
 
 async def test_what_other_programs_write_of_users_is_kept_when_quotas_and_passwords_change(tmp_path: Path) -> None:

@@ -100,6 +100,16 @@ def test_a_disk_that_takes_a_replica_in_sync_and_one_that_was_not_leaves_no_lead
         assert [each.topic_name for each in message.topic_states] == ["a"], "a topic is named once"
 
 
+def test_brokers_that_are_told_again_as_they_are_known_are_no_change() -> None:
+    """Fetchers and channels look at everything that they have when brokers come, go or move."""
+    topic = TopicImage("a", UUID(int=1), (PartitionImage(0, 1, 4, (1,), (1,), 6),))
+    known = image({}, BROKER, OTHER)
+    after = applied(known, known, image({"a": topic}, BROKER, OTHER))
+    assert after.topics == {"a": topic}
+    assert after.brokers is known.brokers
+    assert applied(known, known, image({}, BROKER)).brokers == {1: BROKER}
+
+
 def test_messages_name_the_registration_that_they_are_for() -> None:
     for message in announcements(None, image({}, BROKER), BROKER):
         assert message.broker_epoch == BROKER.epoch
