@@ -88,6 +88,8 @@ def _options() -> argparse.Namespace:
         help="measure nothing: show the rows that are kept; with --saved those together with these, the newest of each",
     )
     options = parser.parse_args()
+    if options.docs and not options.kept:
+        parser.error("--docs goes with --kept: the page has what is kept of each row")
     if options.keep and options.quick:
         parser.error("--keep needs the long form: a quick one says too little to be published")
     return options

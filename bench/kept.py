@@ -34,7 +34,9 @@ def keep(runs: Iterable[Run], rows: Sequence[Row], folder: Path = FOLDER) -> lis
         if measured:
             path = folder / f"{by_title[measured[0].row].name}.json"
             folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(_text(run, measured), encoding="utf-8")
+            new = path.with_suffix(".new")
+            new.write_text(_text(run, measured), encoding="utf-8")
+            new.replace(path)  # whoever interrupts this leaves the old one whole
             written.append(path)
     return written
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,8 +15,6 @@ from bench.rows import ROWS
 from tests.unit.bench.samples import CPU, FREE, IDLE, RATE, compare, run
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from bench.results import Metric
 
 
@@ -111,6 +110,12 @@ def test_a_page_keeps_what_stands_around_the_results(tmp_path: Path) -> None:
         in text
     )
     assert "2.00×" not in text
+
+
+def test_our_page_has_a_place_for_the_results() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "benchmarks.md").read_text()
+    assert text.count(report.BEGIN) == text.count(report.END) == 1
+    assert text.index(report.BEGIN) < text.index(report.END)
 
 
 def test_a_page_without_a_place_for_results_is_left_alone(tmp_path: Path) -> None:

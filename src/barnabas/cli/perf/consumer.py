@@ -184,7 +184,7 @@ def command(options: Options) -> None:
     if not options.hide_header and not options.as_json:
         click.echo(DETAILED_HEADER if options.show_detailed_stats else HEADER)
     readings = _read_together(options) if options.processes > 1 else [_read(options, options.consumer_properties())]
-    report(readings, dates, options.timeout, detailed=options.show_detailed_stats, as_json=options.as_json)
+    report(readings, dates, detailed=options.show_detailed_stats, as_json=options.as_json)
 
 
 def _read_together(options: Options) -> list[Reading]:
@@ -195,13 +195,20 @@ def _read_together(options: Options) -> list[Reading]:
     tally, properties, count = SharedTally(), options.consumer_properties(), options.processes
     partitions = _open(options, properties).list_partitions(options.is_read)
     shares = [(options, properties, tally, number, partitions[number::count]) for number in range(count)]
-    run_together(_read_share, shares, lambda: None, readings.append)
-    return readings
+
+    def take(message: Reading | str) -> None:
+        if isinstance(message, str):
+            click.echo(message)
+        else:
+            readings.append(message)
+
+    run_together(_read_share, shares, take)
+    return sorted(readings, key=lambda reading: reading.number)
 
 
 def _read_share(
     wait_for_all: Callable[[], None],
-    send: Callable[[Reading], None],
+    send: Callable[[Reading | str], None],
     options: Options,
     properties: dict[str, Any],
     tally: Tally,
@@ -209,7 +216,7 @@ def _read_share(
     partitions: list[tuple[str, int]],
 ) -> None:
     """What one process of several does."""
-    run = _open(options, properties, number, partitions)
+    run = _open(options, properties, number, partitions, echo=send)
     wait_for_all()
     with without_collector():
         send(run.consume(options.count, options.timeout, tally))
@@ -222,7 +229,11 @@ def _read(options: Options, properties: dict[str, Any]) -> Reading:
 
 
 def _open(
-    options: Options, properties: dict[str, Any], number: int = 0, partitions: list[tuple[str, int]] | None = None
+    options: Options,
+    properties: dict[str, Any],
+    number: int = 0,
+    partitions: list[tuple[str, int]] | None = None,
+    echo: Callable[[str], None] = click.echo,
 ) -> ConsumerRun:
     return ConsumerRun(
         options.subscription,
@@ -234,6 +245,7 @@ def _open(
         as_json=options.as_json,
         number=number,
         partitions=partitions,
+        echo=echo,
     )
 
 

@@ -90,8 +90,6 @@ class Reading:
     bytes: int
     number: int
     """Of the consumer, if there are several."""
-    timed_out: bool
-    """Whether no consumer had a record for too long."""
     windows: tuple[Counted, ...]
     metrics: str | None
 
@@ -111,6 +109,7 @@ class ConsumerRun:
         as_json: bool,
         number: int = 0,
         partitions: Sequence[tuple[str, int]] | None = None,
+        echo: Callable[[str], None] = click.echo,
     ) -> None:
         """One of several reads these `partitions`, and its `number` stands in its lines, as a thread's in Kafka's."""
         from barnabas.clients.library import load_kafka
@@ -121,6 +120,7 @@ class ConsumerRun:
         self._as_json = as_json
         self._number = number
         self._partitions = partitions
+        self._echo = echo
         self._windows: list[Counted] = []
         self._interval = reporting_ms / 1000
         self._metrics: list[str] = []
@@ -151,30 +151,30 @@ class ConsumerRun:
             self._assign(self._partitions)
         read = size = before = 0
         window = (started, 0, 0)
-        last_record_at = started
-        timed_out = False
+        ended = last_record_at = time.monotonic()
         while (total := tally.total) < count:
             messages = self._good(consumer.consume(min(BATCH, count - total), 0.05))
             read += len(messages)
             size += self._size(messages)
             total = tally.add(len(messages))
             now = time.monotonic()
+            if messages:
+                ended = now
             if total > before:
                 before, last_record_at = total, now
             elif (now - last_record_at) * 1000 > timeout_ms:
-                timed_out = True
+                ended = now
+                self._warn(timeout_ms)
                 break
             if self._detailed and now - window[0] >= self._interval:
                 self._end_window(now, window, read, size)
                 window = (now, read, size)
-        ended = time.monotonic()
         consumer.close()
         if self._detailed:
             self._end_window(ended, window, read, size)
         return Reading(
             *(started_at, started_at + ended - started, self._join_seconds, read, size),
             number=self._number,
-            timed_out=timed_out,
             windows=tuple(self._windows),
             metrics=self._metrics[-1] if self._metrics else None,
         )
@@ -245,16 +245,19 @@ class ConsumerRun:
         if self._as_json:
             self._windows.append(counted)
         else:
-            click.echo(f"{now_text}, {self._number}, {counted.line}")
+            self._echo(f"{now_text}, {self._number}, {counted.line}")
+
+    def _warn(self, timeout_ms: int) -> None:
+        """No consumer had a record for too long, and they all end now; one of them says so."""
+        if self._number == 0:
+            (line_printer(as_json=True) if self._as_json else self._echo)(
+                "WARNING: Exiting before consuming the expected number of records: "
+                f"timeout ({timeout_ms} ms) exceeded. You can use the --timeout option to increase the timeout."
+            )
 
 
-def report(readings: Sequence[Reading], dates: JavaDate, timeout_ms: int, *, detailed: bool, as_json: bool) -> None:
+def report(readings: Sequence[Reading], dates: JavaDate, *, detailed: bool, as_json: bool) -> None:
     """Print what came of one consumer, or of several together."""
-    if any(reading.timed_out for reading in readings):
-        line_printer(as_json=as_json)(
-            "WARNING: Exiting before consuming the expected number of records: "
-            f"timeout ({timeout_ms} ms) exceeded. You can use the --timeout option to increase the timeout."
-        )
     started_at = min(reading.started_at for reading in readings)
     ended_at = max(reading.ended_at for reading in readings)
     read, size = (sum(reading.records for reading in readings), sum(reading.bytes for reading in readings))
@@ -263,7 +266,7 @@ def report(readings: Sequence[Reading], dates: JavaDate, timeout_ms: int, *, det
         dates.of(ended_at),
         *(read, read, size, size),
         seconds=ended_at - started_at,
-        joining=min(reading.joining for reading in readings),
+        joining=min((reading.joining for reading in readings if reading.records), default=readings[0].joining),
     )
     metrics = [reading.metrics for reading in readings if reading.metrics is not None]
     if as_json:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from contextlib import ExitStack, contextmanager
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     """What a process does: with a function that waits until all are ready, one that sends, and its share."""
 
 SPAWN: Final[SpawnContext] = get_context("spawn")
+_ENDED: Final = "A process of --processes was ended by somebody else."
 
 
 class SharedTally(Tally):
@@ -62,9 +64,16 @@ class _Stopped(NamedTuple):
 
 
 def run_together(
-    work: Work, shares: Sequence[tuple[Any, ...]], begin: Callable[[], None], take: Callable[[Any], None]
+    work: Work,
+    shares: Sequence[tuple[Any, ...]],
+    take: Callable[[Any], None],
+    begin: Callable[[], None] = lambda: None,
+    end: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run `work` in a process for each share; `take` gets what they send. Raises Failed when one of them fails."""
+    """Run `work` in a process for each share; `take` gets what they send. Raises Failed when one of them fails.
+
+    `begin` is called when all are ready, `end` when all are done, before time goes by until they are gone.
+    """
     with ExitStack() as stack:
         with _deaf_to_interrupts():
             lines = [stack.enter_context(_started(work, share)) for share in shares]
@@ -72,7 +81,7 @@ def run_together(
             _receive(line)
         begin()
         for line in lines:
-            line.send(None)
+            _let_begin(line)
         while lines:
             ready = wait(lines)
             for line in [each for each in lines if each in ready]:
@@ -81,13 +90,21 @@ def run_together(
                     lines.remove(line)
                 else:
                     take(message)
+        end()
+
+
+def _let_begin(line: Connection) -> None:
+    try:
+        line.send(None)
+    except OSError:
+        raise Failed(_ENDED) from None
 
 
 def _receive(line: Connection) -> Any:
     try:
         message = line.recv()
-    except (EOFError, ConnectionResetError):
-        raise Failed("A process of --processes was ended by somebody else.") from None
+    except (EOFError, OSError):
+        raise Failed(_ENDED) from None
     if isinstance(message, _Stopped):
         raise Failed(message.why)
     return message
@@ -104,7 +121,7 @@ def _started(work: Work, share: tuple[Any, ...]) -> Iterator[Connection]:
         yield ours
     finally:
         ours.close()
-        process.terminate()
+        process.kill()
         process.join()
 
 
@@ -119,7 +136,8 @@ def _deaf_to_interrupts() -> Iterator[None]:
 
 
 def _run(work: Work, line: Connection, share: tuple[Any, ...]) -> None:
-    """What a process does."""
+    """What a process does, for as long as the command lives."""
+    threading.Thread(target=_end_with_the_command, daemon=True).start()
 
     def wait_for_all() -> None:
         line.send(_Ready())
@@ -132,5 +150,13 @@ def _run(work: Work, line: Connection, share: tuple[Any, ...]) -> None:
             line.send(_Done())
         except Failed as failure:
             line.send(_Stopped(failure.format_message()))
-    except (BrokenPipeError, ConnectionResetError, EOFError):  # the command has ended
-        os._exit(1)  # without waiting for what a client has not sent yet
+    except (BrokenPipeError, ConnectionResetError, EOFError):
+        _end_with_the_command()
+
+
+def _end_with_the_command() -> None:
+    """When the command has ended, however it did, end at once: whatever a client has not sent yet is of no use."""
+    command = parent_process()
+    assert command is not None
+    command.join()
+    os._exit(1)

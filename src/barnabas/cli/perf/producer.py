@@ -95,12 +95,15 @@ class Options(PerfOptions):
         """What each of several processes does: its properties, the number of its first record, and of how many."""
         shares = []
         first = 0
+        shared = self.producer_properties()
         for number in range(self.processes):
             count = (self.num_records - first) // (self.processes - number)
-            properties = self.producer_properties()
-            if "transactional.id" in properties:
-                properties["transactional.id"] += f"-{number + 1}"
-            shares.append((self, properties, first, count))
+            own = (
+                {"transactional.id": f"{shared['transactional.id']}-{number + 1}"}
+                if "transactional.id" in shared
+                else {}
+            )
+            shares.append((self, shared | own, first, count))
             first += count
         return shares
 
@@ -252,17 +255,16 @@ def _produce_together(options: Options) -> None:
 
     def tell() -> None:
         if options.as_json:
-            print_json({**stats.summary(), "failed": options.num_records - stats.total.count})
+            print_json({**stats.summary(), "failed": stats.failed})
         else:
             stats.print_total()
 
     try:
-        run_together(_produce_share, options.shares(), stats.begin, take)
+        run_together(_produce_share, options.shares(), take, begin=stats.begin, end=tell)
     except Failed:
-        if stats.total.count:
+        if stats.total.count or stats.failed:
             tell()
         raise
-    tell()
 
 
 def _produce_share(

@@ -63,6 +63,7 @@ class ProducerRun:
         """What librdkafka has logged of that, for an error that comes without its name."""
         self._acknowledged: list[Any] = []
         """Messages that are not counted yet."""
+        self._failed = 0
         self._unacknowledged = 0
         """Records that had no outcome when they were waited for no longer."""
         self._counted_at = time.monotonic()
@@ -146,10 +147,10 @@ class ProducerRun:
         """Raise Failed if not every record was stored."""
         if self._unacknowledged:
             raise Failed(f"{self._unacknowledged} records were not acknowledged within {FLUSH_SECONDS:g} s.")
-        if self._stats.failed:
+        if self._failed:
             reason = delivery_error(self._error, self._topic, self._fatal)
             unnamed = f" ({self._fatal_lines[0]})" if self._fatal is None and self._fatal_lines else ""
-            told = f"{self._stats.failed} records were not stored; the first: {reason}{unnamed}"
+            told = f"{self._failed} records were not stored; the first: {reason}{unnamed}"
             raise Failed(with_remedy(told, reason.remedy))
 
     def _flush(self) -> int:
@@ -202,6 +203,7 @@ class ProducerRun:
         if error is None:
             self._acknowledged.append(message)
         else:
+            self._failed += 1
             self._stats.failed += 1
             self._error = self._error or error
 

@@ -27,11 +27,13 @@ SEND_MS: Final = 250
 
 
 class CountedRecords(NamedTuple):
-    """What a process of several has counted since it last said so; one record at least."""
+    """What a process of several has counted since it last said so."""
 
     bytes: int
     latencies: Counter[int]
     """How many records had each latency, in milliseconds."""
+    failed: int
+    """Records that were not stored."""
 
 
 class Window:
@@ -59,7 +61,7 @@ class Window:
         self.count += latencies.total()
         self.bytes += counted.bytes
         self.total_ms += sum(latency * count for latency, count in latencies.items())
-        self.max_ms = max(self.max_ms, *latencies)
+        self.max_ms = max((self.max_ms, *latencies))
 
     @property
     def seconds(self) -> float:
@@ -103,6 +105,7 @@ class ProducerStats:
         self.total.add_counted(counted)
         self._window.add_counted(counted)
         self._latencies.update(counted.latencies)
+        self.failed += counted.failed
 
     def report_if_due(self) -> None:
         """Print a line if the interval is over."""
@@ -160,9 +163,10 @@ class SentStats(ProducerStats):
 
     def send_rest(self) -> None:
         """Send what was counted and not sent yet."""
-        if self._window.count:
-            self._send(CountedRecords(self._window.bytes, self._latencies))
+        if self._window.count or self.failed:
+            self._send(CountedRecords(self._window.bytes, self._latencies, self.failed))
             self._latencies = Counter()
+            self.failed = 0
         self._window = Window()
 
 

@@ -45,8 +45,8 @@ _PAUSE: Final = 1 << 6
 _LONGEST_PAUSE: Final = 1 << 12
 """How many records are gone over singly before they are looked at again for regularity; at first, and at last."""
 _NO_NUMBER: Final = -(1 << 32)
-_MOST_SHAPES: Final = 512
-"""Shapes that are kept; one of 64 records takes 4 KB."""
+_MOST_SHAPES: Final = 128
+"""Shapes that are kept; one of 64 records takes 4 KB, and with long keys 13."""
 _ODD: Final = bytes(range(1, 0x100, 2))
 _NUMBERS: Final = [_NO_NUMBER if byte & 0x81 else byte >> 1 for byte in range(1 << 8)]
 """What a byte says as a length or as an offset delta; neither is negative here."""

@@ -110,6 +110,10 @@ def test_what_processes_have_counted_adds_up_to_what_one_would_have(
     for counted in sent:
         sum_of_two.record_counted(counted)
     assert sum_of_two.summary() == one.summary()
+    part.failed += 1
+    part.send_rest()
+    sum_of_two.record_counted(sent[-1])
+    assert (sum_of_two.failed, sum_of_two.summary()) == (1, one.summary())
     one.report_if_due()
     line = capsys.readouterr().out
     sum_of_two.report_if_due()
