@@ -301,6 +301,31 @@ def _rest_in_one_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LeaderPartition, "put_to_rest", only_in_one)
 
 
+async def settle(worlds: list[World]) -> None:
+    """Let everything come to an end that is due now."""
+    for _ in range(12):
+        await asyncio.sleep(0)
+    for world in worlds:
+        world.take_answers()
+
+
+async def tell(worlds: list[World], event: tuple[Any, ...]) -> None:
+    """Let one thing happen in all worlds, and all that comes of it now."""
+    if event[0] == "time":
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, ManualLoop)
+        loop.now += event[1]
+    elif event[0] == "round":
+        for world in worlds:
+            for follower in world.followers.values():
+                if not follower.waiting:
+                    world.fetch(follower, WAIT_MS)
+    else:
+        for world in worlds:
+            happen(world, event)
+    await settle(worlds)
+
+
 @settings(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
@@ -310,12 +335,6 @@ def test_all_is_as_if_every_fetch_looked_at_every_partition(
 ) -> None:
     loop = runner.get_loop()
     assert isinstance(loop, ManualLoop)
-
-    async def settle(worlds: list[World]) -> None:
-        for _ in range(12):
-            await asyncio.sleep(0)
-        for world in worlds:
-            world.take_answers()
 
     async def story() -> None:
         number = next(NAMES)
@@ -327,17 +346,7 @@ def test_all_is_as_if_every_fetch_looked_at_every_partition(
 
         monkeypatch.setattr(ReplicaManager, "isr_may_grow", may_grow)
         for event in spelled([("append", 0), ("append", 1), ("calm",), *history, ("calm",)]):
-            if event[0] == "time":
-                loop.now += event[1]
-            elif event[0] == "round":
-                for world in worlds:
-                    for follower in world.followers.values():
-                        if not follower.waiting:
-                            world.fetch(follower, WAIT_MS)
-            else:
-                for world in worlds:
-                    happen(world, event)
-            await settle(worlds)
+            await tell(worlds, event)
             rests, walks = (world.knowledge(loop.now) for world in worlds)
             assert rests == walks, event
         assert worlds[0].topic.name in RESTED
@@ -345,5 +354,29 @@ def test_all_is_as_if_every_fetch_looked_at_every_partition(
         assert rested == walked
         await broker.controller.delete_topics([world.topic.name for world in worlds])
         await broker.replicas.settled()
+
+    runner.run(story())
+
+
+def test_a_fetch_that_commits_a_record_hears_of_what_is_appended_for_it_to_a_partition_at_rest(
+    runner: asyncio.Runner, broker: BrokerContext
+) -> None:
+    """As a coordinator's record, when the marker of its transaction is committed. The clock stands still meanwhile."""
+
+    async def story() -> None:
+        world = World(broker, await make_topic(broker, f"rests-{next(NAMES)}", 3))
+        for event in spelled([("append", 0), ("append", 1), ("calm",)]):
+            await tell([world], event)
+        first, second = world.led(0), world.led(1)
+        assert first is not None
+        assert second is not None
+        assert set(second._resting) == set(REPLICAS)
+        append(first, [NOW])
+        first.when_committed(first.log.log_end_offset, lambda _: append(second, [NOW]))
+        await settle([world])
+        for _ in range(2):
+            await tell([world], ("round",))
+        assert second.log.log_end_offset == 2
+        assert [each.offsets[1] for each in world.followers.values()] == [2, 2]
 
     runner.run(story())

@@ -295,9 +295,13 @@ class FollowerFetch(IncrementalFetch):
         self.partitions = self._session.in_order()
 
     def wait(self, fetch: WaitingFetch) -> None:
-        """Be woken by what is stirred, too."""
+        """Be woken by what is stirred, too, and by what was stirred while the fetch looked.
+
+        That another partition is committed by what the fetch says may have records appended to one at rest.
+        """
         if self._session.epoch == self._epoch:
             self._session.rest.waiting = fetch
+            self.partitions = self._session.in_order()
 
     def end_wait(self, fetch: WaitingFetch) -> None:
         """Be woken no more."""

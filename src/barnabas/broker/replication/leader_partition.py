@@ -483,6 +483,7 @@ class LeaderPartition:
     def fail(self, error: ApiError) -> None:
         """End this leadership: nothing more will be committed. Every request that waits is answered with the error."""
         self._failure = error
+        self._stir_all()
         for waiters in (self._commit_waiters, self._sync_waiters):
             while waiters:
                 waiters.popleft().done(error)
