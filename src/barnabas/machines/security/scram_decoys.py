@@ -75,7 +75,7 @@ class ScramDecoys:
         return credential
 
     def make(self, mechanism: ScramMechanism, name: str, secret: bytes) -> ScramCredential:
-        """The decoy for a name; for a user's it has the user's own shape, so it takes as long as its challenge looks."""
+        """The decoy for a name; for a user's it has the user's own shape, and takes as long as that shape does."""
         if self._pending:
             self._lay_rings(secret)
         ring = self._rings[mechanism]

@@ -53,7 +53,7 @@ def test_decoys_have_the_shapes_of_users_as_often_as_users_have_them() -> None:
 
 
 def test_a_user_has_a_decoy_of_its_own_shape_and_so_the_work_that_its_challenge_shows() -> None:
-    """Salts of other lengths take other times to draw: that of a neighbour would tell users from unknown names."""
+    """Salts of other lengths take other times to draw: a neighbour's would tell users from unknown names."""
     users = Users()
     for number in range(100):
         users.put(f"user-{number}", 4096 + number, OF_KAFKA if number % 2 else OF_LIBRDKAFKA)
