@@ -97,13 +97,17 @@ class Parked:
         return self.overtakable or self.on_abandon is not None or self.resolved
 
     def resolve(self, answer: Answer) -> None:
-        """Give the answer; nothing happens if the connection has ended."""
+        """Give the answer; nothing happens if the connection has ended.
+
+        As in `abandon`, whoever waited is let go of: handlers know what they parked, and it would know them.
+        """
         if self.abandoned:
             release(answer)
             return
         self.answer = answer
-        if self.notify is not None:
-            self.notify()
+        notify, self.notify, self.on_abandon = self.notify, None, None
+        if notify is not None:
+            notify()
 
     def follow(self, answer: Answer | Parked) -> None:
         """Give this answer, or whatever another parked one becomes."""

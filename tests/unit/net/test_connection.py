@@ -7,6 +7,7 @@ import contextlib
 import gc
 import os
 import struct
+import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -271,6 +272,31 @@ async def test_a_connection_that_ended_with_a_parked_request_is_freed_without_th
     gc.disable()
     try:
         await run(Rig(reply), executor, story)
+    finally:
+        gc.enable()
+
+
+def test_a_parked_answer_that_was_given_lets_go_of_whoever_waited_for_it() -> None:
+    """So that handlers, which know what they parked, and connections are freed without the collector."""
+
+    class Waiting:
+        def __init__(self) -> None:
+            self.parked = Parked(on_abandon=self.leave)
+            self.outer = Parked()
+            self.outer.notify = self.leave
+            self.outer.follow(self.parked)
+
+        def leave(self) -> None:
+            pass
+
+    gc.disable()
+    try:
+        waiting = Waiting()
+        freed = weakref.ref(waiting)
+        waiting.parked.resolve(b"answer")
+        assert waiting.outer.answer == b"answer"
+        del waiting
+        assert freed() is None
     finally:
         gc.enable()
 

@@ -67,12 +67,16 @@ class LoginTurns:
         """Messages until the next pause."""
         self._others_until = 0.0
         """Until when others count as served."""
+        self._known_until = 0.0
+        """Until when it is known whether others are served."""
 
     def take(self, client: object, size: int) -> bool:
         """Whether a client's message of so many bytes may be served now; if not, `wait` for its turn."""
         if self._bytes + size > MOST_BYTES:
             return True
         if not self._is_taken:
+            if self._loop.time() >= self._known_until:
+                self._room = 0
             self._begin()
         elif self._room and not self._waiting:
             self._room -= 1
@@ -101,6 +105,7 @@ class LoginTurns:
         is_answering = self._is_answering(self._served)
         self._served.clear()
         now = self._loop.time()
+        self._known_until = now + OTHERS_SECONDS
         if is_answering:
             self._others_until = now + OTHERS_SECONDS
         are_others = now < self._others_until

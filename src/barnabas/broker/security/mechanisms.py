@@ -82,8 +82,9 @@ class Mechanisms:
         self._passwords: dict[str, Mapping[str, str]] = {}
         """PLAIN's, by listener, as far as they were asked for."""
         self._enabled: dict[str, tuple[str, ...]] = {}
-        """What a listener offers, and after how many milliseconds a client has to log in again: likewise."""
+        """What a listener offers, likewise."""
         self._max_reauth_ms: dict[tuple[str, str], int] = {}
+        """By listener and mechanism, after how many milliseconds a client has to log in again, likewise."""
         settings.subscribe(self._on_settings)
         self._users = ScramDecoys()
         self._note_users(metadata.image, metadata.image.configs)

@@ -9,7 +9,8 @@ Anything else closes the connection. So do a frame above sasl.server.max.receive
 and a login that is not done in connection.authentication.timeout.ms. Nobody who has not logged in takes memory from
 those who have (`net/connection`).
 
-However many want to log in, each turn of the event loop serves one message of one login (`security/login_turns`).
+However many want to log in, each turn of the event loop serves one message of a login, or a few while nobody else is
+served (`security/login_turns`).
 
 A login that fails is answered after connection.failed.authentication.delay.ms, then the connection is closed. Meanwhile
 it costs a timer. The answer says that the credentials are invalid, and not what is wrong with them.
@@ -412,6 +413,7 @@ class ConnectionLogin:
             self._started = now
             self._must_be = self._session.principal
             self._refused_mechanism = None
+            self._headers = True
             self._state = State.ASKED
             self._start_waiting()
             connection.serve = self.serve

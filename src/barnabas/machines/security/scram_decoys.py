@@ -12,7 +12,7 @@ user of its name or not, so its time does not tell either, nor who has logged in
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.machines.security.scram import BY_TITLE, InvalidCredential, ScramCredential, ScramMechanism
@@ -75,13 +75,13 @@ class ScramDecoys:
         return credential
 
     def make(self, mechanism: ScramMechanism, name: str, secret: bytes) -> ScramCredential:
-        """The decoy for a name."""
+        """The decoy for a name; for a user's it has the user's own shape, and takes as long as that shape does."""
         if self._pending:
             self._lay_rings(secret)
         ring = self._rings[mechanism]
         if not ring:
             return ScramCredential.decoy(mechanism, name, secret)
-        _, user = ring[bisect_right(ring, _point(mechanism, name, secret)) % len(ring)]
+        _, user = ring[bisect_left(ring, _point(mechanism, name, secret)) % len(ring)]
         return ScramCredential.decoy(mechanism, name, secret, self._stored[mechanism][user].shape)
 
     def _lay_rings(self, secret: bytes) -> None:

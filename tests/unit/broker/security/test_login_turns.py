@@ -67,6 +67,17 @@ async def test_a_turn_serves_a_few_messages_while_nobody_else_is_served() -> Non
     assert [turns.take(None, SIZE) for _ in range(TOGETHER + 1)] == [True] * TOGETHER + [False]
 
 
+@pytest.mark.parametrize("seconds", [OTHERS_SECONDS / 2, 2 * OTHERS_SECONDS])
+async def test_who_was_served_long_ago_says_nothing_of_the_first_turn_after_it(seconds: float) -> None:
+    loop = StandingClock()
+    turns = LoginTurns(loop, nobody_is_answered)  # type: ignore[arg-type]
+    assert turns.take(None, SIZE)
+    await turn()
+    loop.now += seconds
+    assert turns.take(None, SIZE)
+    assert turns.take(None, SIZE) is (seconds < OTHERS_SECONDS), "others may have come"
+
+
 async def test_a_message_that_comes_does_not_overtake_one_that_waits() -> None:
     turns = LoginTurns(asyncio.get_running_loop(), nobody_is_answered)
     assert turns.take(None, SIZE)

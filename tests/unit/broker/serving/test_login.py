@@ -6,6 +6,7 @@ import asyncio
 import gc
 import struct
 import time
+from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ from barnabas.broker.security.login_turns import LoginTurns
 from barnabas.broker.serving.known_clients import KnownClient
 from barnabas.broker.serving.login import ConnectionLogin
 from barnabas.machines.security.scram import BY_TITLE, ScramCredential
+from barnabas.net.connection import Connection as ServedConnection
+from barnabas.net.reply import Parked
 from tests.support.quotas import set_quotas
 from tests.support.sasl import (
     API_VERSIONS,
@@ -167,15 +170,20 @@ def test_nothing_else_is_answered_before_the_login(client: Connection, key: int,
     assert client.receive_frame() is None
 
 
+def have_messages_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have each message of a login wait for its turn, as in a crowd."""
+    monkeypatch.setattr(LoginTurns, "take", lambda *_: False)
+    monkeypatch.setattr(
+        LoginTurns, "wait", lambda _, who, serve, size: asyncio.get_running_loop().call_soon(serve).cancel
+    )
+
+
 @pytest.mark.parametrize("waits", [False, True])
 def test_what_else_comes_before_the_login_is_logged_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, waits: bool
 ) -> None:
-    if waits:  # as in a crowd
-        monkeypatch.setattr(LoginTurns, "take", lambda *_: False)
-        monkeypatch.setattr(
-            LoginTurns, "wait", lambda _, who, serve, size: asyncio.get_running_loop().call_soon(serve).cancel
-        )
+    if waits:
+        have_messages_wait(monkeypatch)
     with login_broker(tmp_path) as broker:
         for key in (0, 1, 3, 9999):
             with Connection(broker.login_address, 30) as client:
@@ -310,16 +318,22 @@ def test_what_a_listener_offers_and_for_how_long_change_while_the_broker_runs(br
     wait_until(lambda: len(offered()) == 3 and not lifetime(), "the settings of the start")
 
 
-@pytest.mark.parametrize("stage", ["silent", "handshake", "challenge", "refused", "done"])
-def test_a_connection_whose_client_leaves_is_freed_without_the_collector(broker: LoginBroker, stage: str) -> None:
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("stage", ["silent", "handshake", "challenge", "refused", "failed", "done"])
+def test_a_connection_whose_client_leaves_is_freed_without_the_collector(
+    broker: LoginBroker, monkeypatch: pytest.MonkeyPatch, stage: str, waits: bool
+) -> None:
     """What has lived long is not looked at by the collector any more, so it must not be left to it."""
+    if waits:
+        have_messages_wait(monkeypatch)
 
-    def logins() -> int:
-        return sum(isinstance(each, ConnectionLogin) for each in gc.get_objects())
+    def living() -> Counter[type]:
+        kinds = ConnectionLogin, ServedConnection, Parked
+        return Counter(type(each) for each in gc.get_objects() if isinstance(each, kinds))
 
     wait_until(lambda: not broker.server.connections, "others to leave")
     gc.collect()
-    before = logins()
+    before = living()
     gc.disable()
     try:
         with Connection(broker.login_address) as client:
@@ -329,8 +343,11 @@ def test_a_connection_whose_client_leaves_is_freed_without_the_collector(broker:
                 authenticate(client, b"n,,n=carol,r=abc")
             if stage in ("refused", "done"):
                 log_in(client, SCRAM[0], "carol", "secret" if stage == "done" else "wrong")
+            if stage == "failed":
+                shake_hands(client, "GSSAPI")
+                assert client.receive_frame() is None
             assert stage != "done" or is_served(client)
-        wait_until(lambda: logins() == before, "the login to be freed")
+        wait_until(lambda: living() == before, "the login to be freed")
     finally:
         gc.enable()
 

@@ -82,6 +82,18 @@ def test_no_form_of_the_login_lasts_for_longer(broker: LoginBroker) -> None:
             assert client.receive_frame() is None
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_after_a_login_without_headers_any_form_of_the_login_may_come(client: Connection, version: int) -> None:
+    for form in (0, version):
+        assert shake_hands(client, "PLAIN", version=form).error_code.value == 0
+        if form:
+            assert authenticate(client, b"\0alice\0wonder").error_code.value == 0
+        else:
+            client.send_frame(b"\0alice\0wonder")
+            assert client.receive_frame() == b""
+        assert is_served(client)
+
+
 def test_a_login_that_was_begun_again_has_a_time_to_end(tmp_path: Path) -> None:
     settings = {"connections.max.reauth.ms": "3600000", "connection.authentication.timeout.ms": "1000"}
     with login_broker(tmp_path, settings) as broker, Connection(broker.login_address, 30) as slow:

@@ -52,6 +52,15 @@ def test_decoys_have_the_shapes_of_users_as_often_as_users_have_them() -> None:
     assert 0.6 < shapes[8192, 26, True] / 2000 < 0.73
 
 
+def test_a_user_has_a_decoy_of_its_own_shape_and_so_the_work_that_its_challenge_shows() -> None:
+    """Salts of other lengths take other times to draw: a neighbour's would tell users from unknown names."""
+    users = Users()
+    for number in range(100):
+        users.put(f"user-{number}", 4096 + number, OF_KAFKA if number % 2 else OF_LIBRDKAFKA)
+    for name, text in users.texts.items():
+        assert shape(users.make(name)) == shape(ScramCredential.decode(text, SHA_256)), name
+
+
 def test_without_users_a_decoy_is_as_kafkas_tools_make_it() -> None:
     users = Users()
     assert users.make("x") == ScramCredential.decoy(SHA_256, "x", SECRET)
