@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LONGEST: Final = 2 * 0x7F + 32
 """Bytes of a request that can be such a heartbeat; none of more is remembered."""
-REMEMBERED: Final = 1024
+REMEMBERED: Final = 4096
 """How many are remembered of each API."""
 
 
