@@ -331,12 +331,11 @@ class Server:
     def flush_later(self, connection: Connection) -> None:
         """Let the connection send when this turn of the event loop is over, or many connections are to send."""
         waiting = self._to_flush
-        if not (waiting or self._flushed):
-            self.loop.call_soon(self._end_turn)
+        if not waiting:
+            self.loop.call_soon(self._flush)
         waiting.append(connection)
         if len(waiting) >= MOST_ANSWERED and not self.closing:
-            self._flushed += waiting
-            self._flush()
+            self._flush_early()
 
     def is_answering(self, but: Collection[object]) -> bool:
         """Whether a client that has logged in, or need not, is sent something in this turn, but for these."""
@@ -345,11 +344,14 @@ class Server:
             for connection in chain(self._flushed, self._to_flush)
         )
 
-    def _end_turn(self) -> None:
-        self._flushed.clear()
+    def _flush_early(self) -> None:
+        flushed = [*self._flushed, *self._to_flush]
         self._flush()
+        self._flushed = flushed  # until `_flush` is called by the event loop
 
     def _flush(self) -> None:
+        if self._flushed:
+            self._flushed = []
         connections, self._to_flush = self._to_flush, []
         for connection in connections:
             try:

@@ -98,6 +98,8 @@ class Shard(Generic[M]):
         self._clock = runtime.clock
         self._call_soon = asyncio.get_running_loop().call_soon
         self._timers = Timers(runtime.clock, self._expire)
+        self.set_timer = self._timers.set
+        """For a request that only moves a timer (`is_settled`)."""
         self._unwritten: list[Encoded] = []
         """Records that were decided in this turn of the event loop."""
         self._unwritten_bytes = 0
@@ -163,10 +165,6 @@ class Shard(Generic[M]):
             or partition.log.log_end_offset > partition.leader.high_watermark
             or partition.too_few_in_sync() is not None
         )
-
-    def set_timer(self, key: Hashable, after_ms: int) -> None:
-        """What such a request comes to."""
-        self._timers.set(key, after_ms, 0)
 
     def read(self, look: Callable[[M, Call[Response], int], CoordinatorOutcome[object]], call: Call[Response]) -> None:
         """Let the machine answer a request that changes nothing, even if nothing could be stored now.

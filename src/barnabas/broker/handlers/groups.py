@@ -195,7 +195,7 @@ def usual_consumer_group_heartbeat(
     if shard.is_settled() and (
         there := machine.still_there(group_id, member_id, epoch, caller.client_id or "", caller.host)
     ):
-        shard.set_timer(there.session, there.session_timeout_ms)
+        shard.set_timer(there.session, there.session_timeout_ms, 0)
         return consumer_heartbeats.pack_still_there(correlation_id, member_id, epoch, there.interval_ms)
     request = consumer_heartbeats.idle_request(group_id, member_id, epoch)
     call = PackedCall(caller, version, correlation_id, request, _pack_consumer_heartbeat)

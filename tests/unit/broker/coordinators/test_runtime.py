@@ -11,6 +11,7 @@ import pytest
 
 from barnabas.broker.coordinators.record_log import _batches
 from barnabas.broker.coordinators.shard import MOST_WAITING
+from barnabas.machines.outcome import Outcome
 from barnabas.model.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator, UnknownServerError
 from barnabas.protocol.records.batch import read_header
 from barnabas.protocol.records.builder import build_batch
@@ -261,9 +262,9 @@ async def test_decisions_whose_answers_cannot_leave_early_are_one_batch(tmp_path
 
 
 async def unwritten(runtime: Runtime[Counters]) -> None:
-    """A decision waits for the end of the turn."""
-    shard, call = busy(runtime.find("a")), new_call()
-    shard.ask(counting("a", call), call)
+    """A decision that nobody asked for waits for the end of the turn."""
+    shard = busy(runtime.find("a"))
+    shard.decide_event(lambda machine, now_ms: Outcome(changes=(("a", 2, 0),)))
 
 
 async def with_a_reply_that_waits(runtime: Runtime[Counters]) -> None:
