@@ -114,7 +114,7 @@ class Shard(Generic[M]):
         self._waiting: list[Reply] = []
         """Replies that wait for the append of `_unwritten`."""
         self._is_releasing = False
-        """Whether replies are being given: whoever gets one may ask again before the next is given."""
+        """Whether replies that waited are being given: whoever gets one may ask again before the next is given."""
         self._parked: dict[Asker[Never], None] = {}
         """Askers that wait for a later decision: the machine knows them too, unless it lost them when it failed."""
         self._failed_at = -inf
@@ -375,7 +375,11 @@ class Shard(Generic[M]):
             self._fail(error)
             return
         if waiting:
-            self._release(waiting)
+            was_releasing, self._is_releasing = self._is_releasing, True
+            try:
+                self._release(waiting)
+            finally:
+                self._is_releasing = was_releasing
 
     def _write_all(self) -> None:
         """Append queued records until there are none: whoever is answered may ask again at once.
@@ -408,12 +412,8 @@ class Shard(Generic[M]):
         partition = self.partition
         end_offset = partition.log.log_end_offset
         if end_offset <= partition.leader.high_watermark:  # as always where there are no other replicas
-            was_releasing, self._is_releasing = self._is_releasing, True
-            try:
-                for asker, response in replies:
-                    asker.answer(response)
-            finally:
-                self._is_releasing = was_releasing
+            for asker, response in replies:
+                asker.answer(response)
             return
 
         def committed(error: ApiError | None) -> None:
