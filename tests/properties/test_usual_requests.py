@@ -70,6 +70,19 @@ def test_idle_heartbeats_are_read_by_hand_as_by_kio(
         assert by_hand == read_generally(key, version, raw)
 
 
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize(
+    "names", [b"\x02g\x10abc", b"\x02gabcdef", b"\x02g\x05abc", b"\x02g\x08abc", b"\x02g", b"\x7fg", b""]
+)
+@pytest.mark.parametrize("has_nulls", [True, False])
+def test_a_heartbeat_whose_lengths_point_past_its_end_is_refused(version: int, names: bytes, has_nulls: bool) -> None:
+    nulls = bytes.fromhex("0000ffffffff00000000") + bytes(version)
+    raw = names + bytes(4) + nulls if has_nulls else names
+    key = ApiKey.CONSUMER_GROUP_HEARTBEAT
+    assert load(API_FORMATS[key].unpack_usual)(memoryview(b"head" + raw), 4, version) is None
+    assert read_generally(key, version, raw) is InvalidFrame
+
+
 @pytest.mark.parametrize(("key", "version"), JOINING)
 @given(data=st.data())
 def test_joins_syncs_and_heartbeats_of_the_new_protocol_are_read_by_hand_as_by_kio(

@@ -218,7 +218,7 @@ class Coordinator:
         read = decode(*record.pair)
         assert read is not None
         before, owners = dict(self.group.members), deepcopy(self.group._owners)
-        record.apply()
+        self.rules.replay(record)
         decided, self.group.members = self.group.members, before
         self._store(read)
         assert (self.group.members, self.group._owners) == (decided, owners)

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.model.errors import InvalidFrame
 from barnabas.net.inbox import Inbox
 from barnabas.net.outbox import BLOCKED, DONE, Broken, DiscardingOutbox, Outbox
-from barnabas.net.reply import HANG_UP, Answer, Parked
+from barnabas.net.reply import HANG_UP, Answer, Parked, release
 from barnabas.protocol.wire.framing import HEADER, LENGTH, frame_size
 
 if TYPE_CHECKING:
@@ -341,9 +341,17 @@ class Connection:
         self._send()
         self.close()
 
+    def fail_to_send(self) -> None:
+        """A defect of ours in sending: close this connection and no other."""
+        logger.exception("Closed the connection of %s:%d on %s: sending failed.", *self.address[:2], self.listener)
+        self.close()
+
     # Answering
 
     def _park(self, parked: Parked) -> None:
+        if self._closed:  # meanwhile: an answer before it was sent, and found nobody
+            parked.abandon()
+            return
         if self._is_gone and parked.may_be_overtaken:
             parked.abandon()
             return
@@ -383,6 +391,9 @@ class Connection:
 
     def _answer(self, answer: Answer) -> None:
         if answer is None:
+            return
+        if self._closed:
+            release(answer)
             return
         if isinstance(answer, bytes):
             self._answer_bytes(answer)

@@ -14,6 +14,7 @@ import math
 import os
 import socket
 from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.model.errors import StartupError
@@ -128,6 +129,8 @@ class Server:
         """Connections that are about to be closed."""
         self._to_flush: list[Connection] = []
         """Connections that have something to send at the end of this turn."""
+        self._flushed: list[Connection] = []
+        """Those that have been sent something in this turn already."""
         self.closing = False
         """Whether connections end as soon as they have nothing to do."""
         self._all_closed: asyncio.Future[None] | None = None
@@ -332,16 +335,29 @@ class Server:
             self.loop.call_soon(self._flush)
         waiting.append(connection)
         if len(waiting) >= MOST_ANSWERED and not self.closing:
-            self._flush()
+            self._flush_early()
 
     def is_answering(self, but: Collection[object]) -> bool:
-        """Whether a client that has logged in, or need not, is about to be sent something, but for these."""
-        return any(connection.frames is self.frames and connection not in but for connection in self._to_flush)
+        """Whether a client that has logged in, or need not, is sent something in this turn, but for these."""
+        return any(
+            connection.frames is self.frames and connection not in but
+            for connection in chain(self._flushed, self._to_flush)
+        )
+
+    def _flush_early(self) -> None:
+        flushed = [*self._flushed, *self._to_flush]
+        self._flush()
+        self._flushed = flushed  # until `_flush` is called by the event loop
 
     def _flush(self) -> None:
+        if self._flushed:
+            self._flushed = []
         connections, self._to_flush = self._to_flush, []
         for connection in connections:
-            connection.flush()
+            try:
+                connection.flush()
+            except Exception:
+                connection.fail_to_send()
 
     def forget(self, connection: Connection) -> None:
         """A connection has ended."""

@@ -9,7 +9,7 @@ import os
 import struct
 import weakref
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -223,6 +223,54 @@ async def test_an_inbox_grows_while_an_overtaken_request_still_looks_into_it(exe
         await hang_up(writer)
 
     await run(HoldingRig(lambda body: replies.get(body) or answer(body)), executor, story)
+
+
+class Lease:
+    """A file of which a part was to be sent."""
+
+    fd = -1
+    revoked = False
+    released = 0
+
+    def release(self) -> None:
+        self.released += 1
+
+
+class FilePart(NamedTuple):
+    """That part."""
+
+    file: Lease
+    position: int = 0
+    length: int = 10
+    warm: bool = True
+
+
+@pytest.mark.parametrize("kind", ["parked", "resolved", "file", "bytes"])
+async def test_what_a_connection_is_answered_that_ended_meanwhile_is_let_go(
+    executor: ThreadPoolExecutor, kind: str
+) -> None:
+    """It may end in the middle of its own request: that answers many, it is one of them, and its peer is gone."""
+    parked, lease = Parked(on_abandon=lambda: None), Lease()
+    if kind == "resolved":
+        parked.resolve([FilePart(lease)])
+    answers: dict[str, Answer | Parked] = {"file": [FilePart(lease)], "bytes": answer(b"x")}
+
+    async def story(rig: Rig) -> None:
+        def reply(body: bytes) -> Answer | Parked:
+            for each in list(rig.server.connections):
+                each.close()
+            return answers.get(kind, parked)
+
+        rig.reply = reply
+        reader, writer = await connect(rig)
+        writer.write(frame(b"first") + frame(b"second"))
+        assert await reader.read() == b""
+        assert rig.seen == [b"first"]
+        assert parked.abandoned is (kind in ("parked", "resolved"))
+        assert lease.released == (kind in ("file", "resolved"))
+        await hang_up(writer)
+
+    await run(Rig(), executor, story)
 
 
 async def test_a_client_that_leaves_abandons_what_is_parked(

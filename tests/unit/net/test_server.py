@@ -7,6 +7,7 @@ import select
 import socket
 import struct
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ from barnabas.model.errors import StartupError
 from barnabas.model.remedies import Remedy, RemedyKind
 from barnabas.net import inbox
 from barnabas.net.admission import ConnectionLimits
+from barnabas.net.connection import Connection
 from barnabas.net.reply import Parked
 from barnabas.net.server import MOST_ANSWERED, Limits
 from tests.support.servers import Rig, answer, connect, frame, hang_up, read_answer, run
@@ -165,27 +167,145 @@ async def test_a_port_in_use_says_what_to_do(executor: ThreadPoolExecutor) -> No
     await run(Rig(), executor, story)
 
 
-async def test_the_first_of_many_answers_of_a_turn_do_not_wait_for_its_end(executor: ThreadPoolExecutor) -> None:
-    waiting: list[Parked] = []
+plaintext = pytest.mark.parametrize("transport", ["plaintext"], indirect=True)
 
-    def park(body: bytes) -> Parked:
-        waiting.append(Parked(on_abandon=lambda: None))
-        return waiting[-1]
+
+@dataclass
+class WaitingRig(Rig):
+    """Clients whose requests wait for their answers; those of others have them at once."""
+
+    waiting: list[Parked] = field(default_factory=list)
+    clients: list[socket.socket] = field(default_factory=list)
+
+    async def begin(self, stack: ExitStack, count: int) -> None:
+        """Have so many requests wait, each of a client of its own."""
+        self.reply = self._park
+        for _ in range(count):
+            self.clients.append(stack.enter_context(socket.create_connection(("127.0.0.1", self.port))))
+            self.clients[-1].sendall(frame(b"request"))
+            await until(lambda: len(self.waiting) == len(self.clients))
+
+    def _park(self, body: bytes) -> Parked:
+        self.waiting.append(Parked(on_abandon=lambda: None))
+        return self.waiting[-1]
+
+    def answer_all(self) -> None:
+        for parked in self.waiting:
+            parked.resolve(answer(b"answer"))
+
+    def answered(self) -> list[socket.socket]:
+        """The clients that may read something now."""
+        return select.select([each for each in self.clients if each.fileno() >= 0], [], [], 0)[0]
+
+
+@plaintext
+async def test_the_first_of_many_answers_of_a_turn_do_not_wait_for_its_end(executor: ThreadPoolExecutor) -> None:
+    async def story(rig: Rig) -> None:
+        assert isinstance(rig, WaitingRig)
+        with ExitStack() as stack:
+            await rig.begin(stack, MOST_ANSWERED + 1)
+            rig.answer_all()
+            assert len(rig.answered()) == MOST_ANSWERED
+            await until(lambda: len(rig.answered()) == len(rig.clients))
+
+    await run(WaitingRig(tls=None), executor, story)
+
+
+@plaintext
+async def test_those_who_were_answered_early_count_until_the_turn_is_over(executor: ThreadPoolExecutor) -> None:
+    async def story(rig: Rig) -> None:
+        assert isinstance(rig, WaitingRig)
+        with ExitStack() as stack:
+            await rig.begin(stack, MOST_ANSWERED)
+            assert not rig.server.is_answering(())
+            rig.answer_all()
+            assert len(rig.answered()) == MOST_ANSWERED
+            assert rig.server.is_answering(())
+            assert not rig.server.is_answering(list(rig.server.connections))
+            await until(lambda: not rig.server.is_answering(()))
+
+    await run(WaitingRig(tls=None), executor, story)
+
+
+@plaintext
+@pytest.mark.parametrize("who", [0, 5, MOST_ANSWERED - 1])
+async def test_a_client_that_is_gone_when_many_are_answered_costs_no_other_its_answer(
+    executor: ThreadPoolExecutor, who: int
+) -> None:
+    async def story(rig: Rig) -> None:
+        assert isinstance(rig, WaitingRig)
+        with ExitStack() as stack:
+            await rig.begin(stack, MOST_ANSWERED)
+            gone = rig.clients[who]
+            gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # it resets
+            gone.close()
+            rig.answer_all()
+            assert len(rig.answered()) == MOST_ANSWERED - 1
+            await until(lambda: len(rig.server.connections) == MOST_ANSWERED - 1)
+
+    await run(WaitingRig(tls=None), executor, story)
+
+
+@plaintext
+@pytest.mark.parametrize("count", [3, MOST_ANSWERED])
+async def test_a_defect_in_sending_to_one_client_costs_no_other_its_answer(
+    executor: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    async def story(rig: Rig) -> None:
+        assert isinstance(rig, WaitingRig)
+        with ExitStack() as stack:
+            await rig.begin(stack, count)
+            bad, flush = next(iter(rig.server.connections)), Connection.flush
+
+            def fail(connection: Connection) -> None:
+                if connection is bad:
+                    raise ValueError("planted")
+                flush(connection)
+
+            monkeypatch.setattr(Connection, "flush", fail)
+            rig.answer_all()
+            await until(lambda: len(rig.answered()) == count)  # one of them reads that it is closed
+            assert bad.closed
+            assert sum(len(client.recv(100)) > 0 for client in rig.clients) == count - 1
+
+    await run(WaitingRig(tls=None), executor, story)
+    assert caplog.text.count("sending failed") == 1
+
+
+@plaintext
+@pytest.mark.parametrize("size", [10, 40_000])
+async def test_answers_of_one_client_stay_in_order_when_many_are_answered_between_them(
+    executor: ThreadPoolExecutor, size: int
+) -> None:
+    """Its socket takes the small ones at once; of the large ones, the first has to wait."""
+    bodies = [b"%d" % number * size for number in range(8)]
 
     async def story(rig: Rig) -> None:
+        assert isinstance(rig, WaitingRig)
         with ExitStack() as stack:
-            clients = [
-                stack.enter_context(socket.create_connection(("127.0.0.1", rig.port))) for _ in range(MOST_ANSWERED + 1)
-            ]
-            for client in clients:
-                client.sendall(frame(b"request"))
-            await until(lambda: len(waiting) == len(clients))
-            for parked in waiting:
-                parked.resolve(answer(b"answer"))
-            assert len(select.select(clients, [], [], 0)[0]) == MOST_ANSWERED
-            await until(lambda: len(select.select(clients, [], [], 0)[0]) == len(clients))
+            await rig.begin(stack, MOST_ANSWERED - 1)
 
-    await run(Rig(park, tls=None), executor, story)
+            def reply(body: bytes) -> bytes:
+                if body == b"1":
+                    rig.answer_all()
+                return answer(bodies[int(body)])
+
+            rig.reply = reply
+            client = stack.enter_context(socket.socket())
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+            client.connect(("127.0.0.1", rig.port))
+            client.sendall(b"".join(frame(b"%d" % number) for number in range(len(bodies))))
+            await until(lambda: len(rig.answered()) == len(rig.clients))
+            if size > 1_000:
+                assert len(rig.seen) - len(rig.clients) < len(bodies), "it does not read, so it is not served further"
+            client.setblocking(False)
+            got = b""
+            wanted = b"".join(map(answer, bodies))
+            while len(got) < len(wanted):
+                got += await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 1 << 16), 30)
+            assert got == wanted
+
+    await run(WaitingRig(limits=Limits(send_buffer_bytes=1), tls=None), executor, story)
 
 
 async def test_closing_waits_for_what_is_under_way(executor: ThreadPoolExecutor) -> None:

@@ -3,7 +3,7 @@
     request    the machine decides, then replays its own records, then timers are set; when the turn of the event loop
                is over, the records of all decisions of the turn are appended as one batch. Where the last turn had no
                more than one, there is nothing to wait for: the first decision of this turn is appended at once. Nor do
-               the first of many decisions wait for all others of the turn
+               the first of many decisions wait for all others of the turn where an append alone commits them
     reply      is sent when the high watermark reaches the log end that the machine saw, also to a request that changes
                nothing: no client sees what a failover could undo
 
@@ -67,7 +67,10 @@ logger = logging.getLogger(__name__)
 MAX_BATCH: Final = 512 * 1024
 """Bytes of records after which a batch is appended before the turn of the event loop is over."""
 MOST_WAITING: Final = 32
-"""Replies that wait for an append after which the end of the turn is not waited for."""
+"""Replies that wait for an append after which the end of the turn is not waited for.
+
+Where they would have to wait for other replicas or for a sync all the same, it is.
+"""
 RETRY_MS: Final = 1000
 """How long to wait before something that failed is tried again."""
 LONGEST_RETRY_MS: Final = 8000
@@ -95,6 +98,8 @@ class Shard(Generic[M]):
         self._clock = runtime.clock
         self._call_soon = asyncio.get_running_loop().call_soon
         self._timers = Timers(runtime.clock, self._expire)
+        self.set_timer = self._timers.set
+        """For a request that only moves a timer (`is_settled`)."""
         self._unwritten: list[Encoded] = []
         """Records that were decided in this turn of the event loop."""
         self._unwritten_bytes = 0
@@ -108,6 +113,8 @@ class Shard(Generic[M]):
         """Bytes of records that fit into one batch."""
         self._waiting: list[Reply] = []
         """Replies that wait for the append of `_unwritten`."""
+        self._is_releasing = False
+        """Whether replies that waited are being given: whoever gets one may ask again before the next is given."""
         self._parked: dict[Asker[Never], None] = {}
         """Askers that wait for a later decision: the machine knows them too, unless it lost them when it failed."""
         self._failed_at = -inf
@@ -146,21 +153,18 @@ class Shard(Generic[M]):
             self._parked[call] = None
         self.apply(machine, outcome, now_ms)
 
-    def keep_alive(self, key: Hashable, timeout_ms: int) -> bool:
+    def is_settled(self) -> bool:
         """Whether a request that only moves a timer is answered at once: nothing is undecided, unstored or uncommitted.
 
-        The timer is set then. Otherwise `ask` has the request wait, or fail, as all do.
+        Otherwise `ask` has the request wait, or fail, as all do.
         """
         partition = self.partition
-        if (
+        return not (
             self._unwritten
             or self._waiting
             or partition.log.log_end_offset > partition.leader.high_watermark
             or partition.too_few_in_sync() is not None
-        ):
-            return False
-        self._timers.set(key, timeout_ms, 0)
-        return True
+        )
 
     def read(self, look: Callable[[M, Call[Response], int], CoordinatorOutcome[object]], call: Call[Response]) -> None:
         """Let the machine answer a request that changes nothing, even if nothing could be stored now.
@@ -276,7 +280,7 @@ class Shard(Generic[M]):
             self._waiting += replies
             if (
                 (self._is_quiet and self._decisions == 1)
-                or len(self._waiting) >= MOST_WAITING
+                or (len(self._waiting) >= MOST_WAITING and self._tells_early())
                 or self._unwritten_bytes > MAX_BATCH
             ):
                 self._write()
@@ -371,7 +375,11 @@ class Shard(Generic[M]):
             self._fail(error)
             return
         if waiting:
-            self._release(waiting)
+            was_releasing, self._is_releasing = self._is_releasing, True
+            try:
+                self._release(waiting)
+            finally:
+                self._is_releasing = was_releasing
 
     def _write_all(self) -> None:
         """Append queued records until there are none: whoever is answered may ask again at once.
@@ -394,6 +402,10 @@ class Shard(Generic[M]):
 
     def _append(self, records: list[Encoded], producer: tuple[int, int] | None = None) -> None:
         record_log.append(self.partition, records, self._clock.now_ms(), self._runtime.compression, producer)
+
+    def _tells_early(self) -> bool:
+        """Whether an append now lets replies leave now, and those who get them ask again in no deeper call."""
+        return not self._is_releasing and self.partition.commits_at_once
 
     def _release(self, replies: Iterable[Reply]) -> None:
         """Give replies when everything in the log is committed."""

@@ -192,8 +192,10 @@ def usual_consumer_group_heartbeat(
     group_id, member_id, epoch = idle
     if (shard := _find(broker, group_id)) is None or (machine := shard.machine) is None:
         return None
-    there = machine.still_there(group_id, member_id, epoch, caller.client_id or "", caller.host)
-    if there is not None and shard.keep_alive(there.session, there.session_timeout_ms):
+    if shard.is_settled() and (
+        there := machine.still_there(group_id, member_id, epoch, caller.client_id or "", caller.host)
+    ):
+        shard.set_timer(there.session, there.session_timeout_ms, 0)
         return consumer_heartbeats.pack_still_there(correlation_id, member_id, epoch, there.interval_ms)
     request = consumer_heartbeats.idle_request(group_id, member_id, epoch)
     call = PackedCall(caller, version, correlation_id, request, _pack_consumer_heartbeat)

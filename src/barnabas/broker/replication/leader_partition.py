@@ -215,6 +215,11 @@ class LeaderPartition:
             f"Only {len(self.leader.isr)} replicas of {self.tp} have the records, but min.insync.replicas is {needed}."
         )
 
+    @property
+    def commits_at_once(self) -> bool:
+        """Whether what is appended is committed with that: it waits neither for another replica nor for a sync."""
+        return len(self.leader.maximal_isr) == 1 and self.log.config.flush_messages == NEVER
+
     def append_plain(self, batch: memoryview, acks: int, now_ms: int) -> AppendInfo | None:
         """Check and store a batch that is in no transaction; None, with nothing done, if anything is unusual.
 

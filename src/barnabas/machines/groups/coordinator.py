@@ -27,6 +27,7 @@ from barnabas.machines.outcome import Draft, Outcome, answer
 from barnabas.model.errors import GroupIdNotFound, InvalidRecord
 from barnabas.protocol import coordinator_records
 from barnabas.protocol.coordinator_records import GroupMetadataKey, OffsetCommitKey, ShareGroupKey
+from barnabas.protocol.records.batch import NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -249,7 +250,11 @@ class GroupCoordinator:
     def replay(self, record: CoordinatorRecord | PackedRecord) -> None:
         """A record was stored."""
         if isinstance(record, PackedRecord):
-            record.apply()
+            members, after = record.group.members, record.after
+            if members.get(after.member_id) is record.before:
+                members[after.member_id] = after
+            else:
+                self.replay_bytes(*record.pair, NO_PRODUCER_ID)
             return
         key = record.key
         if isinstance(key, OffsetCommitKey):

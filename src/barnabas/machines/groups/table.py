@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from uuid import UUID
 
+    from barnabas.machines.groups.consumer.group import ConsumerGroup
+    from barnabas.machines.groups.consumer.member import Member
     from barnabas.machines.outcome import CoordinatorOutcome, Draft
     from barnabas.protocol.coordinator_records import CoordinatorRecord
 
@@ -36,16 +38,19 @@ class TimerKey(NamedTuple):
 
 
 class PackedRecord(NamedTuple):
-    """A record that was packed when it was decided, with what its replay comes to.
+    """A record of a member's assignment that was packed when it was decided, with what its replay comes to.
 
     It is for the step of a member into another epoch, which each of a thousand members takes in one rebalance. Tests
-    hold its bytes equal to those of the record that all rules would decide, and the state after `apply` equal to the
-    state after that record's replay.
+    hold its bytes equal to those of the record that all rules would decide, and the group after its replay equal to the
+    group after that record's.
     """
 
     pair: tuple[bytes, bytes]
     """Key and value."""
-    apply: Callable[[], None]
+    group: ConsumerGroup
+    before: Member
+    """The member as it was when this was decided; if it is another by now, what was packed is read."""
+    after: Member
 
 
 class Group(Protocol):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from barnabas.broker.coordinators.record_log import _batches
 from barnabas.broker.coordinators.shard import MOST_WAITING
+from barnabas.machines.outcome import Outcome
 from barnabas.model.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator, UnknownServerError
 from barnabas.protocol.records.batch import read_header
 from barnabas.protocol.records.builder import build_batch
@@ -33,9 +36,11 @@ from tests.support.producing import lead_anew
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from barnabas.broker.coordinators.calls import Call
+    from barnabas.broker.coordinators.runtime import Runtime
     from barnabas.machines.outcome import CoordinatorOutcome
 
 
@@ -202,6 +207,94 @@ async def test_the_first_of_many_decisions_of_a_turn_do_not_wait_for_its_end(tmp
         assert await asyncio.wait_for(last, 30) == len(calls)
         batches = list(_batches(broker.replicas.find(TOPIC, 0).log, 1 << 20))
         assert [header.record_count for header, _ in batches] == [MOST_WAITING, MOST_WAITING, 1]
+
+
+def depth() -> int:
+    """How many calls are under way."""
+    frame, count = sys._getframe(), 0
+    while (frame := frame.f_back) is not None:  # type: ignore[assignment]
+        count += 1
+    return count
+
+
+async def test_those_who_are_told_early_and_ask_again_wait_for_the_end_of_the_turn(tmp_path: Path) -> None:
+    async with running_counters(tmp_path) as (broker, runtime):
+        shard, log = busy(runtime.find("a")), broker.replicas.find(TOPIC, 0).log
+        told: list[int] = []
+        depths: list[int] = []
+        rounds = 300
+
+        def begin(left: int) -> None:
+            def ask_again(number: int) -> None:
+                told.append(number)
+                depths.append(depth())
+                if left:
+                    begin(left - 1)
+
+            call = new_call()
+            call.deliver_to(ask_again)
+            shard.ask(counting("a", call), call)
+
+        for _ in range(MOST_WAITING):
+            begin(rounds)
+        assert len(told) == MOST_WAITING
+        await until(lambda: len(told) == MOST_WAITING * (rounds + 1))
+        assert told == list(range(1, len(told) + 1))
+        assert max(depths) < min(depths) + 10
+        batches = list(_batches(log, 1 << 20))
+        assert {header.record_count for header, _ in batches} == {MOST_WAITING}
+
+
+@pytest.mark.parametrize("waits_for", ["another replica", "a sync"])
+async def test_decisions_whose_answers_cannot_leave_early_are_one_batch(tmp_path: Path, waits_for: str) -> None:
+    configs = {"flush_messages": "1"} if waits_for == "a sync" else {}
+    async with running_counters(tmp_path, **configs) as (_, runtime):
+        shard = busy(runtime.find("a"))
+        if waits_for == "another replica":
+            shard.partition.leader.isr |= {7}
+        calls = [new_call() for _ in range(3 * MOST_WAITING)]
+        for call in calls:
+            shard.ask(counting("a", call), call)
+        log = shard.partition.log
+        assert log.log_end_offset == 0
+        assert [await settled(call) for call in calls] == list(range(1, len(calls) + 1))
+        assert [header.record_count for header, _ in _batches(log, 1 << 20)] == [len(calls)]
+
+
+async def unwritten(runtime: Runtime[Counters]) -> None:
+    """A decision that nobody asked for waits for the end of the turn."""
+    shard = busy(runtime.find("a"))
+    shard.decide_event(lambda machine, now_ms: Outcome(changes=(("a", 2, 0),)))
+
+
+async def with_a_reply_that_waits(runtime: Runtime[Counters]) -> None:
+    """Somebody asked, and what was decided has not been appended."""
+    runtime.find("a")._waiting.append((new_call(), 1))
+
+
+async def uncommitted(runtime: Runtime[Counters]) -> None:
+    """A follower has to fetch what is in the log."""
+    leader = runtime.find("a").partition.leader
+    leader.high_watermark -= 1
+
+
+async def with_too_few_in_sync(runtime: Runtime[Counters]) -> None:
+    """Nothing may be stored."""
+    log = runtime.find("a").partition.log
+    log.update_config(replace(log.config, min_insync_replicas=2))
+
+
+@pytest.mark.parametrize("become", [unwritten, with_a_reply_that_waits, uncommitted, with_too_few_in_sync])
+async def test_a_coordinator_is_settled_while_all_is_stored_and_committed_and_more_could_be(
+    tmp_path: Path, become: Callable[[Runtime[Counters]], Awaitable[None]]
+) -> None:
+    async with running_counters(tmp_path) as (_, runtime):
+        assert await ask(runtime, "a") == 1
+        shard = runtime.find("a")
+        assert shard.is_settled()
+        await become(runtime)
+        assert not shard.is_settled()
+        shard._waiting.clear()
 
 
 async def test_a_decision_that_comes_alone_is_stored_and_told_at_once(tmp_path: Path) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from barnabas.broker.coordinators.calls import PackedCall
+from barnabas.broker.coordinators.shard import Shard
 from barnabas.broker.handlers import groups
 from barnabas.broker.serving.registry import BY_KEY
+from barnabas.machines.groups.consumer.group import ConsumerGroup
+from barnabas.model.clock import ManualClock
 from barnabas.model.errors import ErrorCode
 from barnabas.net.reply import HANG_UP, Parked
 from barnabas.protocol.apis import ApiKey
@@ -192,6 +197,89 @@ async def test_heartbeats_of_the_new_protocol_are_left_to_the_handler_while_it_i
         assert by_frame(broker, asked) is not None
         monkeypatch.setattr("barnabas.broker.coordinators.groups.CONSUMER_PROTOCOL_SINCE", 100)
         assert by_frame(broker, asked) is None
+
+
+async def join(broker: BrokerContext) -> int:
+    """Member `m` joins group `h`; its epoch."""
+    fields: dict[str, Any] = {"rebalance_timeout": 10_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
+    asked = (ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, {**BEAT, **fields, "member_epoch": 0})
+    epoch: int = read(asked, await in_frames(broker, asked)).member_epoch
+    return epoch
+
+
+async def beat(broker: BrokerContext, epoch: int) -> Any:
+    asked = (ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, {**BEAT, "member_epoch": epoch})
+    return read(asked, await in_frames(broker, asked))
+
+
+def let_pass(broker: BrokerContext, ms: int) -> None:
+    assert isinstance(broker.clock, ManualClock)
+    broker.clock.advance(ms)
+    broker.groups.runtime.find("h")._timers.run_due()
+
+
+def is_member(broker: BrokerContext) -> bool:
+    machine = broker.groups.runtime.find("h").machine
+    assert machine is not None
+    group = machine.table.groups["h"]
+    assert isinstance(group, ConsumerGroup)
+    return "m" in group.members
+
+
+async def test_heartbeats_that_bring_nothing_new_keep_a_member_and_without_them_it_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with coordinating(tmp_path) as broker:
+        epoch = await join(broker)
+        await beat(broker, epoch)
+        with monkeypatch.context() as patch:
+            patch.setattr(Shard, "ask", None)  # the short way alone is taken
+            for _ in range(5):
+                let_pass(broker, 44_000)
+                assert (await beat(broker, epoch)).error_code is ErrorCode.none
+        let_pass(broker, 44_999)
+        assert is_member(broker)
+        let_pass(broker, 1)
+        assert not is_member(broker)
+        assert (await beat(broker, epoch)).error_code is ErrorCode.unknown_member_id
+
+
+async def test_a_change_of_the_groups_settings_counts_from_the_next_heartbeat_on(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as broker:
+        epoch = await join(broker)
+        assert (await beat(broker, epoch)).heartbeat_interval == timedelta(seconds=5)
+        changed = {"consumer.session.timeout.ms": "60000", "consumer.heartbeat.interval.ms": "7000"}
+        broker.groups._overrides["h"] = changed
+        assert (await beat(broker, epoch)).heartbeat_interval == timedelta(seconds=7)
+        let_pass(broker, 59_999)
+        assert is_member(broker)
+        let_pass(broker, 1)
+        assert not is_member(broker)
+
+
+@pytest.mark.parametrize("condition", ["unwritten", "uncommitted", "too few in sync"])
+async def test_a_heartbeat_is_not_answered_before_what_was_decided_could_be_lost(
+    tmp_path: Path, condition: str
+) -> None:
+    async with coordinating(tmp_path) as broker:
+        epoch = await join(broker)
+        shard = broker.groups.runtime.find("h")
+        asked = (ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, {**BEAT, "member_epoch": epoch})
+        assert isinstance(by_frame(broker, asked), bytes)
+        if condition == "too few in sync":
+            log = shard.partition.log
+            log.update_config(replace(log.config, min_insync_replicas=2))
+            assert (await beat(broker, epoch)).error_code is ErrorCode.coordinator_not_available
+            return
+        if condition == "unwritten":
+            shard._is_quiet = False
+            other = {**BEAT, "member_id": "n", "member_epoch": 0, "rebalance_timeout": 9_000}
+            joining = {**other, "subscribed_topic_names": ["other"], "topic_partitions": []}
+            assert isinstance(by_frame(broker, (ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, joining)), Parked)
+        else:
+            shard.partition.leader.high_watermark -= 1
+        waiting = by_frame(broker, asked)
+        assert isinstance(waiting, Parked) and not waiting.resolved
 
 
 async def test_a_response_that_cannot_be_packed_ends_its_connection_and_concerns_nobody_else(

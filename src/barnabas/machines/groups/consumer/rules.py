@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 from functools import lru_cache, partial
-from operator import setitem
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -120,7 +119,7 @@ class ConsumerRules:
             if member.is_reconciled_to(group.epoch):
                 return self._stay(group, member, asker, now_ms)
             if (after := self._rebalance.keeps_all(group, member)) is not None:
-                return self._stay(group, after, asker, now_ms, (_kept(group, after),))
+                return self._stay(group, after, asker, now_ms, (_kept(group, member, after),))
             return self._follow(group, member, _owned(request), asker, now_ms)
         return self._decide(request, asker, now_ms)
 
@@ -401,12 +400,11 @@ class ConsumerRules:
         draft.set_timer(_session(group, member), now_ms + timeout_ms)
 
 
-def _kept(group: ConsumerGroup, member: Member) -> PackedRecord:
+def _kept(group: ConsumerGroup, before: Member, after: Member) -> PackedRecord:
     """The record of a member that is in another epoch and keeps its assignment, which is the object that it had."""
-    assigned = member.assigned
+    assigned = after.assigned
     assert isinstance(assigned, StoredAssignment)  # as that of each member whose records were replayed
-    pair = kept_record(group.group_id, member, assigned)
-    return PackedRecord(pair, partial(setitem, group.members, member.member_id, member))
+    return PackedRecord(kept_record(group.group_id, after, assigned), group, before, after)
 
 
 def _session(group: ConsumerGroup, member: Member) -> TimerKey:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from barnabas.protocol.wire.packing import INT32
+from barnabas.protocol.wire.reading import UNREADABLE
 
 if TYPE_CHECKING:
     from kio.schema.types import GroupId
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 LONGEST: Final = 2 * 0x7F + 32
 """Bytes of a request that can be such a heartbeat; none of more is remembered."""
-REMEMBERED: Final = 1024
+REMEMBERED: Final = 4096
 """How many are remembered of each API."""
 
 
@@ -31,6 +32,6 @@ def unpack(raw: bytes, nulls: bytes | None) -> tuple[GroupId, str, i32] | None:
         if not 0 < member_at < 0x80 > raw[member_at] > 0 or raw[epoch_at + 4 :] != nulls:
             return None
         group_id, member_id = raw[1:member_at].decode(), raw[member_at + 1 : epoch_at].decode()
-    except (IndexError, UnicodeDecodeError):
+        return group_id, member_id, INT32.unpack_from(raw, epoch_at)[0]  # type: ignore[return-value]  # a GroupId is a str
+    except UNREADABLE:
         return None
-    return group_id, member_id, INT32.unpack_from(raw, epoch_at)[0]  # type: ignore[return-value]  # a GroupId is a str

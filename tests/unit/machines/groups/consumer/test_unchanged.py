@@ -11,6 +11,7 @@ import pytest
 
 from barnabas.machines.groups.consumer import rules
 from barnabas.machines.groups.consumer.rules import unchanged_member
+from barnabas.machines.groups.table import PackedRecord
 from barnabas.protocol.coordinator_records import ConsumerGroupCurrentMemberAssignmentKey
 from tests.support.consumer_groups import GROUP, Client, Consumer, Coordinator, request, settle
 
@@ -54,6 +55,19 @@ def test_a_heartbeat_that_only_learns_of_a_new_epoch_writes_one_record_and_keeps
     assert after.assigned is member.assigned
     assert (after.epoch, after.previous_epoch) == (member.epoch + 1, member.epoch)
     assert coordinator.reloaded().group.members["m0"] == after
+
+
+def test_such_a_record_keeps_what_has_changed_of_its_member_since_it_was_decided() -> None:
+    coordinator, (first, _) = make(2)
+    Consumer(coordinator, "m2", ("orders",)).beat()
+    asked = request(member_id="m0", epoch=first.epoch, owned=None)
+    outcome = coordinator.rules.consumer_group_heartbeat(asked, Client(), coordinator.now_ms)
+    (record,) = outcome.changes
+    assert isinstance(record, PackedRecord)
+    members = coordinator.group.members
+    changed = members["m0"] = members["m0"]._replace(client_host="/elsewhere")
+    coordinator.rules.replay(record)
+    assert members["m0"] == changed._replace(epoch=first.epoch + 1, previous_epoch=first.epoch)
 
 
 def test_a_member_gives_partitions_back_and_gets_others_by_such_heartbeats() -> None:
