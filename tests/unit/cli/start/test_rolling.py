@@ -117,7 +117,7 @@ def test_no_broker_is_stopped_when_another_began_to_hang_while_one_was_waited_fo
     monkeypatch.setattr(rolling, "IN_SYNC_SECONDS", 0.0)
     isr = [[topic("failed", (2, 3)), topic("t", isr)] for isr in ((1, 2, 3), (1, 2))]
     happened: list[str] = []
-    with pytest.raises(Failed, match="t-0 was not in sync 0 s after the restart. The other brokers were left alone"):
+    with pytest.raises(Failed, match="t-0 was not in sync 0 s after the restart"):
         roll(monkeypatch, FakeAdmin(*[isr[0]] * 3, *[isr[1]] * 100), happened)
     assert [each for each in happened if each.startswith("restart")] == ["restart 1 after 1"]
 
