@@ -13,6 +13,7 @@ else knows of them, and they would keep ports and data directories.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import select
 import shlex
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
     from barnabas.cli.common.broker_options import BrokerCommandOptions
     from barnabas.cli.security.plan import SecurePlan
+
+logger = logging.getLogger(__name__)
 
 METADATA = "metadata"
 STARTER_FILE = ".starter"
@@ -300,6 +303,7 @@ class _Run:
             for number, (_, words) in enumerate(self._brokers):
                 self._children.append(BrokerChild(self._first_id + number, words, reader))
             on_start()
+            _import_what_restarts()
             while not self._stopping and any(child.runs for child in self._children):
                 self._look()
                 self._tell_ends()
@@ -436,6 +440,10 @@ class _Run:
         except (BarnabasError, click.ClickException, OSError) as error:
             _say(f"The restart was given up: {error}")
             return False
+        except Exception as error:  # with this command all brokers would end
+            logger.exception("The restart of the brokers failed.")
+            _say(f"The restart was given up: {error}")
+            return False
         return True
 
     def _servers(self) -> str:
@@ -465,6 +473,12 @@ class _Run:
                 raise Failed(f"broker {child.broker_id} is not ready after {READY_SECONDS:g} s. It is left to go on")
         if child.report is None and not self._stopping:
             raise Failed(f"broker {child.broker_id} did not start again")
+
+
+def _import_what_restarts() -> None:
+    """Have the modules of a restart as they are now: the package may be another version when one is asked for."""
+    from barnabas.cli.common import connection  # noqa: F401
+    from barnabas.cli.start import rolling  # noqa: F401
 
 
 def _ages(children: Sequence[BrokerChild]) -> dict[int, float]:
