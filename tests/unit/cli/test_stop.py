@@ -53,6 +53,17 @@ with several.restarting([Path(sys.argv[2])]):
 """
 """`DATA FOLDER SIGNALS`: restarts the brokers of a folder until so many SIGTERM came."""
 
+RESTART_FOR_EVER = """
+import sys
+from pathlib import Path
+from barnabas.cli.restart import Interruptions
+from barnabas.cli.start import service, several
+folder, sys.executable = Path(sys.argv[1]), sys.argv[2]
+with several.restarting([folder]), Interruptions.heard():
+    service.start_in_background([], folder)
+"""
+"""`FOLDER PROGRAM`: starts a broker that is this program, and waits until it is ready."""
+
 
 @pytest.fixture
 def holder(tmp_path: Path) -> Iterator[Holder]:
@@ -183,6 +194,23 @@ def test_a_restart_of_the_brokers_is_ended_before_them(
         assert restart.wait(60) == 0
     assert broker.wait(60) < 0, result
     assert several.restarter(place) is None
+
+
+def test_a_restart_is_ended_with_the_broker_that_does_not_get_ready(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would get ready when all were said to be stopped."""
+    monkeypatch.setattr(stop, "AT_ONCE_SECONDS", 1.0)
+    broker = tmp_path / "broker"
+    broker.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/number\nexec sleep 60\n")
+    broker.chmod(0o700)
+    with subprocess.Popen([sys.executable, "-c", RESTART_FOR_EVER, tmp_path / "0", broker]) as restart:
+        wait_until(lambda: (tmp_path / "number").is_file() and (tmp_path / "number").read_text(), "its start")
+        result = run("stop", "--data", tmp_path / "0", "--timeout", "0")
+        restart.kill()
+    assert (result.exit_code, result.stderr) == (0, "")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "number").read_text()), 0)
 
 
 def test_brokers_are_stopped_though_the_restart_of_them_does_not_end(

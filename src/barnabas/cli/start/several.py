@@ -378,8 +378,8 @@ class _Run:
         try:
             if self._wait_for(started):
                 but = ""
-        except (BarnabasError, click.ClickException, OSError) as error:
-            but = f" But: {error}"
+        except Exception as error:  # with this command all brokers would end
+            but = f" But: {_in_words(error)}"
         for child in started if not self._stopping else ():
             if child.runs:
                 _say(f"Broker {child.broker_id} is ready again.{but}")
@@ -437,12 +437,8 @@ class _Run:
             names = {child.broker_id: f"broker {child.broker_id}" for child in self._children}
             started = _ages(self._children)
             roll(names, self._restart, self._servers(), properties, say=_say, given_up=is_given_up, started=started)
-        except (BarnabasError, click.ClickException, OSError) as error:
-            _say(f"The restart was given up: {error}")
-            return False
         except Exception as error:  # with this command all brokers would end
-            logger.exception("The restart of the brokers failed.")
-            _say(f"The restart was given up: {error}")
+            _say(f"The restart was given up: {_in_words(error)}")
             return False
         return True
 
@@ -473,6 +469,14 @@ class _Run:
                 raise Failed(f"broker {child.broker_id} is not ready after {READY_SECONDS:g} s. It is left to go on")
         if child.report is None and not self._stopping:
             raise Failed(f"broker {child.broker_id} did not start again")
+
+
+def _in_words(error: Exception) -> str:
+    """What is told of a failure; a fault of this program is logged with its traceback."""
+    if isinstance(error, (BarnabasError, click.ClickException, OSError)):
+        return str(error)
+    logger.error("The restart of the brokers failed.", exc_info=error)
+    return f"{type(error).__name__}: {error}"
 
 
 def _import_what_restarts() -> None:

@@ -197,9 +197,25 @@ def test_a_fault_in_a_restart_stops_no_broker(
 
     monkeypatch.setattr(rolling, "roll", roll)
     runs.until(runs.restart, lambda: bool(runs.said))
-    assert runs.said == ["The restart was given up: it takes other arguments now"]
+    assert runs.said == ["The restart was given up: TypeError: it takes other arguments now"]
     assert runs.looks > 2, "the brokers go on"
-    assert "TypeError" in caplog.text
+    assert "Traceback" in caplog.text
+
+
+def test_a_fault_while_a_broker_that_was_started_comes_in_sync_stops_none(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait(*_: Any, **__: Any) -> bool:
+        raise TypeError("it takes other arguments now")
+
+    def one_ends() -> None:
+        runs.brokers[1].runs = False
+        runs.restart()
+
+    monkeypatch.setattr(rolling, "wait_for_started", wait)
+    runs.until(one_ends, lambda: len(runs.said) > 2)
+    assert runs.said[-1] == "Broker 1 is ready again. But: TypeError: it takes other arguments now"
+    assert runs.looks > 2, "the brokers go on"
 
 
 def test_what_restarts_is_imported_before_somebody_asks(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
