@@ -47,9 +47,9 @@ def command(options: StoppingOptions) -> None:
     """Stop and start the brokers of a data directory, one after the other, with the options of `barnabas start`.
 
     Each broker hands what it leads to the others, stops, starts again, and fetches what it missed; then comes the next.
-    So topics with two replicas or more stay available. If some of them have ended, those are started and the others
-    left alone. Brokers of `start --brokers` that run in a terminal are restarted there; all others run in the
-    background then.
+    So topics with two replicas or more stay available. One that does not end within --timeout is killed. If some have
+    ended, those are started and the others left alone. Brokers of `start --brokers` that run in a terminal are
+    restarted there; all others run in the background then.
     """
     from barnabas.cli.start import command as start
     from barnabas.cli.start import service, several
@@ -75,22 +75,27 @@ def command(options: StoppingOptions) -> None:
     brokers = start.arguments(wanted, secured)
     for _, words in brokers:
         start.check(words)
-    if len(brokers) == 1:
-        (folder, words), *_ = brokers
-        with Interruptions.heard():
-            service.stop(folder, options.timeout)
-            start.start_in_background(words, folder)
-        return
-    with several.restarting(directory):
+    folders = {folder.resolve(): folder for folder in (directory, *(folder for folder, _ in brokers))}
+    with several.restarting(folders.values()), Interruptions.heard() as interruptions:
         ended = [index for index, (folder, _) in enumerate(brokers) if not service.is_running(folder)]
         if len(ended) == len(brokers):
-            start.start_all_in_background(brokers)
-            return
-        with Interruptions.heard() as interruptions:
-            if ended:
-                start_ended(wanted, start.admin_file(secured), brokers, ended, interruptions)
-            else:
-                restart_all(wanted, start.admin_file(secured), brokers, options.timeout, interruptions)
+            start.start_all_in_background(brokers, lambda: interruptions.came)
+        elif len(brokers) == 1:
+            restart_one(*brokers[0], options.timeout)
+        elif ended:
+            start_ended(wanted, start.admin_file(secured), brokers, ended, interruptions)
+        else:
+            restart_all(wanted, start.admin_file(secured), brokers, options.timeout, interruptions)
+
+
+def restart_one(folder: Path, words: list[str], timeout: float) -> None:
+    """Stop a broker, which is killed where that takes longer than the timeout, and start it again."""
+    from barnabas.cli.start import command as start
+    from barnabas.cli.start import service
+
+    if (pid := service.stop_or_kill(folder, timeout)) is not None:
+        click.echo(f"The broker on {folder} (process {pid}) did not end within {timeout:g} s, and was killed.")
+    start.start_in_background(words, folder)
 
 
 def restart_all(
@@ -109,9 +114,7 @@ def restart_all(
     found = dict(enumerate(brokers, start=options.first_id))
 
     def restart(broker: int) -> None:
-        folder, words = found[broker]
-        service.stop(folder, timeout)
-        start.start_in_background(words, folder)
+        restart_one(*found[broker], timeout)
 
     def is_given_up() -> bool:
         for folder, _ in brokers:
@@ -174,7 +177,7 @@ class Interruptions:
     """Signals that end a command which restarts brokers: the broker at hand is started first, the others stay.
 
     A terminal that is closed, or a Ctrl-C, would leave the one that is stopped just now down. The second signal ends
-    the command at once.
+    the command at once, and SIGTERM, by which `barnabas stop` ends it, a broker that is not ready yet as well.
     """
 
     def __init__(self) -> None:
@@ -204,6 +207,8 @@ class Interruptions:
     def _notice(self, number: int, frame: FrameType | None) -> None:
         self._number = number
         self._undo.close()
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        self._undo.callback(signal.signal, signal.SIGTERM, before)
         with suppress(OSError):  # the terminal is closed
             os.write(STDERR, b"The restart ends after the broker at hand.\n")
 

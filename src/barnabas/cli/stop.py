@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DAY_SECONDS: Final = 86_400
+AT_ONCE_SECONDS: Final = 2.0
+"""How long a command may take that ends at once, on a machine that is busy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,14 +72,15 @@ def command(options: StoppingOptions) -> None:
     from barnabas.cli.start import service, several
 
     directory = several.root(options.data) if options.brokers is not None else options.load().log_dirs[0]
-    stopped, failures = 0, []
+    stopped = 0
     if (starter := several.starter(directory)) is not None:
-        _end(starter, directory, several.starter, options.timeout)
+        if not _end(starter, directory, several.starter, 2 * options.timeout):
+            raise Failed(f"the brokers in {directory} (process {starter}) did not end within {2 * options.timeout:g} s")
         click.echo(f"Stopped the brokers in {directory} (process {starter}).")
         return
-    if (restarter := several.restarter(directory)) is not None:
-        _end(restarter, directory, several.restarter, options.timeout)
-    for folder, result in service.stop_together((directory, *several.folders(directory)), options.timeout):
+    folders = (directory, *several.folders(directory))
+    failures = [failure for folder in folders if (failure := _end_restart(folder, options.timeout)) is not None]
+    for folder, result in service.stop_together(folders, options.timeout):
         if isinstance(result, Failed):
             failures.append(str(result))
         elif result is not None:
@@ -89,15 +92,34 @@ def command(options: StoppingOptions) -> None:
         click.echo(f"No broker is running on {directory}.")
 
 
-def _end(pid: int, directory: Path, find: Callable[[Path], int | None], timeout: float) -> None:
+def _end_restart(directory: Path, timeout: float) -> str | None:
+    """End the command that restarts brokers in the background, which would start again what others stop.
+
+    It first has the broker at hand started, which may take for ever: the second signal ends it, and that broker, at
+    once. Returns why it did not end.
+    """
+    from barnabas.cli.start import several
+
+    if (pid := several.restarter(directory)) is None:
+        return None
+    seconds = max(2 * timeout, AT_ONCE_SECONDS)
+    for _ in range(2):
+        if _end(pid, directory, several.restarter, seconds):
+            return None
+        seconds = max(timeout, AT_ONCE_SECONDS)
+    return f"the restart of the brokers in {directory} (process {pid}) did not end: see whether it runs, and try again"
+
+
+def _end(pid: int, directory: Path, find: Callable[[Path], int | None], seconds: float) -> bool:
     """End the command that runs brokers in a terminal, and stops them then, or one that restarts them.
 
-    It would start again what others stop. `find` tells whether it is still there.
+    `find` tells whether it is still there. Returns whether it has ended in time.
     """
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
-    end = time.monotonic() + 2 * timeout  # it may first have to wait for one that it was restarting
+    end = time.monotonic() + seconds
     while find(directory) == pid:
         if time.monotonic() > end:
-            raise Failed(f"the brokers in {directory} (process {pid}) did not end within {2 * timeout:g} s")
+            return False
         time.sleep(0.02)
+    return True

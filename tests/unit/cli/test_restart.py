@@ -78,7 +78,7 @@ class Brokers:
         self.running = {"0", "1", "2"}
         self.on_start: Callable[[str], None] = lambda _: None
         patch.setattr(service, "is_running", lambda folder: folder.name in self.running)
-        patch.setattr(service, "stop", lambda folder, _: self.running.discard(folder.name))
+        patch.setattr(service, "stop_or_kill", lambda folder, _: self.running.discard(folder.name))
         patch.setattr(command, "start_in_background", self._start)
 
     def _start(self, _: list[str], folder: Path) -> None:
@@ -144,13 +144,49 @@ def test_no_more_brokers_are_started_after_an_interruption(brokers: Brokers, mon
     assert brokers.running == {"0", "1"}
 
 
-def test_the_second_interruption_ends_a_restart_at_once(brokers: Brokers) -> None:
-    def roll(*_: Any, **__: Any) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)
-        raise AssertionError("it went on")
+def test_no_more_brokers_are_started_after_an_interruption_where_all_had_ended(brokers: Brokers) -> None:
+    """`barnabas stop` stopped those that ran, and then the others were started."""
+    brokers.running = set()
+    brokers.on_start = lambda _: os.kill(os.getpid(), signal.SIGTERM)
+    assert brokers.restart(lambda *_, **__: None).exit_code == 128 + signal.SIGTERM
+    assert brokers.running == {"0"}
 
-    assert brokers.restart(roll).exit_code not in {0, 128 + signal.SIGTERM}
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_second_interruption_ends_a_restart_at_once(brokers: Brokers, number: signal.Signals) -> None:
+    """And a broker that is not ready yet, as `service.start_in_background` does it."""
+    before = signal.getsignal(number)
+
+    def roll(*_: Any, **__: Any) -> None:
+        os.kill(os.getpid(), number)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+        raise KeyboardInterrupt
+
+    assert brokers.restart(roll).exit_code == 128 + signal.SIGINT
+    assert signal.getsignal(number) is before
+
+
+def test_a_broker_is_not_restarted_alone_while_it_is_with_others(brokers: Brokers, run: Run, tmp_path: Path) -> None:
+    def roll(*_: Any, **__: Any) -> None:
+        result = run("restart", "--data", tmp_path / "1")
+        assert result.stderr == f"Error: the brokers in {tmp_path / '1'} are being restarted (process {os.getpid()})\n"
+        assert result.exit_code == 1
+
+    assert brokers.restart(roll).exit_code == 0
+
+
+def test_brokers_are_not_restarted_while_one_of_them_is_alone(brokers: Brokers, run: Run, tmp_path: Path) -> None:
+    """`barnabas stop` said that it was stopped, and then it was started."""
+    seen = []
+
+    def on_start(_: str) -> None:
+        seen.append(several.restarter(tmp_path / "1"))
+        assert brokers.restart(lambda *_, **__: pytest.fail("another one began")).exit_code == 1
+
+    brokers.on_start = on_start
+    assert run("restart", "--data", tmp_path / "1").exit_code == 0
+    assert seen == [os.getpid()]
 
 
 def test_what_a_command_that_has_just_ended_had_locked_is_nobodys(tmp_path: Path) -> None:

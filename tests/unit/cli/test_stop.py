@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -8,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.cli.start import service, several
+from barnabas.cli import stop
+from barnabas.cli.start import command, service, several
 from tests.support.programs import END_TOGETHER
 from tests.support.waiting import wait_until
 
@@ -37,13 +39,30 @@ import signal, sys
 from pathlib import Path
 from barnabas.cli.start import service, several
 data = Path(sys.argv[1])
+left = int(sys.argv[3])
 def end(*_):
-    (data / "ended").write_text("while the broker ran" if service.is_running(data / "0") else "too late")
-    sys.exit()
+    global left
+    left -= 1
+    if not left:
+        (data / "ended").write_text("while the broker ran" if service.is_running(data / "0") else "too late")
+        sys.exit()
 signal.signal(signal.SIGTERM, end)
-with several.restarting(data):
-    signal.pause()
+with several.restarting([Path(sys.argv[2])]):
+    while True:
+        signal.pause()
 """
+"""`DATA FOLDER SIGNALS`: restarts the brokers of a folder until so many SIGTERM came."""
+
+RESTART_FOR_EVER = """
+import sys
+from pathlib import Path
+from barnabas.cli.restart import Interruptions
+from barnabas.cli.start import service, several
+folder, sys.executable = Path(sys.argv[1]), sys.argv[2]
+with several.restarting([folder]), Interruptions.heard():
+    service.start_in_background([], folder)
+"""
+"""`FOLDER PROGRAM`: starts a broker that is this program, and waits until it is ready."""
 
 
 @pytest.fixture
@@ -155,14 +174,78 @@ def test_how_long_to_wait_is_a_number_up_to_a_day(run: Run, tmp_path: Path, text
     assert "Invalid value for '--timeout'" in result.stderr
 
 
-def test_a_restart_of_the_brokers_is_ended_before_them(run: Run, tmp_path: Path, holder: Holder) -> None:
-    """It started one again after all had been stopped."""
+@pytest.mark.parametrize(
+    ("folder", "signals", "timeout"),
+    [(".", 1, "60"), ("0", 1, "60"), (".", 2, "0.1"), (".", 2, "0")],
+    ids=["of all", "of one", "that waits for a broker", "without patience"],
+)
+def test_a_restart_of_the_brokers_is_ended_before_them(
+    run: Run, tmp_path: Path, holder: Holder, monkeypatch: pytest.MonkeyPatch, folder: str, signals: int, timeout: str
+) -> None:
+    """It started one again after all had been stopped. One that waited for a broker kept all from being stopped."""
+    monkeypatch.setattr(stop, "AT_ONCE_SECONDS", 0.5)
     broker = holder("0")
     (tmp_path / "0" / "barnabas.pid").write_text(f"{broker.pid}\n")
-    with subprocess.Popen([sys.executable, "-c", RESTART_AND_WAIT, tmp_path]) as restart:
+    place = tmp_path / folder
+    with subprocess.Popen([sys.executable, "-c", RESTART_AND_WAIT, tmp_path, place, str(signals)]) as restart:
+        wait_until(lambda: several.restarter(place) == restart.pid, "the restart")
+        result = run("stop", "--brokers", "1", "--data", tmp_path, "--timeout", timeout)
+        restart.kill()
+    assert (tmp_path / "ended").read_text() == "while the broker ran"
+    assert broker.wait(60) < 0, result
+    assert several.restarter(place) is None
+
+
+def test_a_restart_is_ended_with_the_broker_that_does_not_get_ready(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would get ready when all were said to be stopped."""
+    monkeypatch.setattr(stop, "AT_ONCE_SECONDS", 1.0)
+    broker = tmp_path / "broker"
+    broker.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/number\nexec sleep 60\n")
+    broker.chmod(0o700)
+    with subprocess.Popen([sys.executable, "-c", RESTART_FOR_EVER, tmp_path / "0", broker]) as restart:
+        wait_until(lambda: (tmp_path / "number").is_file() and (tmp_path / "number").read_text(), "its start")
+        result = run("stop", "--data", tmp_path / "0", "--timeout", "0")
+        restart.kill()
+    assert (result.exit_code, result.stderr) == (0, "")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "number").read_text()), 0)
+
+
+def test_brokers_are_stopped_though_the_restart_of_them_does_not_end(
+    run: Run, tmp_path: Path, holder: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stop, "AT_ONCE_SECONDS", 0.1)
+    broker = holder("0")
+    (tmp_path / "0" / "barnabas.pid").write_text(f"{broker.pid}\n")
+    with subprocess.Popen([sys.executable, "-c", RESTART_AND_WAIT, tmp_path, tmp_path, "1000"]) as restart:
         wait_until(lambda: several.restarter(tmp_path) == restart.pid, "the restart")
-        result = run("stop", "--brokers", "1", "--data", tmp_path)
-        assert (tmp_path / "ended").read_text() == "while the broker ran"
-        assert restart.wait(60) == 0
-    assert result.stdout == f"Stopped the broker on {tmp_path / '0'} (process {broker.pid}).\n"
-    assert several.restarter(tmp_path) is None
+        result = run("stop", "--brokers", "1", "--data", tmp_path, "--timeout", "0.1")
+        restart.kill()
+    assert result.exit_code == 1
+    assert f"the restart of the brokers in {tmp_path} (process {restart.pid}) did not end" in result.stderr
+    assert broker.wait(60) < 0
+
+
+def test_a_broker_that_does_not_end_is_killed_and_started_again_in_a_restart(
+    run: Run, tmp_path: Path, holder: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes first, as it hangs, and so kept all others from their restart."""
+    started = []
+    monkeypatch.setattr(command, "start_in_background", lambda _, folder: started.append(folder))
+    child = holder(deaf=True)
+    (tmp_path / "barnabas.pid").write_text(str(child.pid))
+    result = run("restart", "--data", tmp_path, "--timeout", "0.1")
+    assert result.stdout == (
+        f"The broker on {tmp_path} (process {child.pid}) did not end within 0.1 s, and was killed.\n"
+    )
+    assert (child.wait(60), started) == (-signal.SIGKILL, [tmp_path])
+
+
+def test_a_broker_that_ends_is_not_killed_in_a_restart(tmp_path: Path, holder: Holder) -> None:
+    child = holder()
+    (tmp_path / "barnabas.pid").write_text(str(child.pid))
+    assert service.stop_or_kill(tmp_path, 60) is None
+    assert child.wait(60) == -signal.SIGTERM
+    assert service.stop_or_kill(tmp_path, 60) is None, "none runs"

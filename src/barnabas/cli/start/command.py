@@ -22,7 +22,7 @@ from barnabas.cli.common.values.addresses import check_listen_address
 from barnabas.model.environment import LOG_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from barnabas.broker.app import ReadyInfo
@@ -217,8 +217,13 @@ def _next_steps(plan: SecurePlan, bootstrap_servers: str) -> str:
     return next_steps(plan.folder, bootstrap_servers)
 
 
-def start_all_in_background(brokers: Sequence[tuple[Path, list[str]]]) -> None:
-    """Start one broker after the other; where one cannot start, those that this command has started end again."""
+def start_all_in_background(
+    brokers: Sequence[tuple[Path, list[str]]], given_up: Callable[[], bool] = lambda: False
+) -> None:
+    """Start one broker after the other, until that is `given_up`.
+
+    Where one cannot start, those that this command has started end again.
+    """
     from barnabas.cli.common.failures import Failed
     from barnabas.cli.start import service
     from barnabas.cli.start.broker_child import STOP_SECONDS
@@ -226,6 +231,8 @@ def start_all_in_background(brokers: Sequence[tuple[Path, list[str]]]) -> None:
     begun: list[Path] = []
     try:
         for folder, words in brokers:
+            if given_up():
+                return
             start_in_background(words, folder)
             begun.append(folder)
     except BaseException as error:

@@ -67,8 +67,9 @@ def roll(
 def _in_order(topics: Sequence[TopicInfo], brokers: Iterable[int]) -> list[int]:
     """Those that are behind come first, and those that alone have what others should have, too, come last."""
 
+    partitions = [partition for topic in topics for partition in topic.partitions]
+
     def key(broker: int) -> tuple[bool, bool]:
-        partitions = [partition for topic in topics for partition in topic.partitions]
         is_alone = any(set(each.isr) == {broker} != set(each.replicas) for each in partitions)
         return is_alone, not _missing(topics, (broker,))
 
@@ -82,16 +83,24 @@ def _wait_for_restarted(
     given_up: Callable[[], bool],
     say: Callable[[str], None],
 ) -> bool:
-    """Wait for what was `seen` in sync, and for all that this broker has; False if it was given up."""
+    """Wait for what was `seen` in sync, and for all that this broker has; False if it was given up.
+
+    What was in sync is looked at again after that: another broker may have begun to hang while this one was waited for.
+    """
     late = f"{IN_SYNC_SECONDS:g} s after the restart"
     others = f"{late}. The other brokers were left alone: see {TO_SEE}"
-    if not _wait(lambda: _behind(admin.topics(), seen), IN_SYNC_SECONDS, others, given_up):
+
+    def are_in_sync() -> bool:
+        return _wait(lambda: _behind(admin.topics(), seen), IN_SYNC_SECONDS, others, given_up)
+
+    if not are_in_sync():
         return False
     try:
-        return _wait(lambda: _missing(admin.topics(), (broker,)), IN_SYNC_SECONDS, late, given_up)
+        if not _wait(lambda: _missing(admin.topics(), (broker,)), IN_SYNC_SECONDS, late, given_up):
+            return False
     except NotInSync as error:
         say(f"{error}, nor before it. The restart goes on.")
-        return True
+    return are_in_sync()
 
 
 def wait_for_started(

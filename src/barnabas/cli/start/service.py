@@ -35,6 +35,8 @@ T = TypeVar("T")
 PID_FILE = "barnabas.pid"
 LOG_FILE = "barnabas.log"
 LOCK_FILE = ".lock"
+KILL_SECONDS = 30.0
+"""How long a process that is killed may take to be gone: the system first ends what it writes to disk."""
 
 
 def is_running(data: Path) -> bool:
@@ -166,12 +168,25 @@ def _last_words(log: Path, began: int) -> str | None:
     return next((line.removeprefix("Error: ") for line in reversed(lines) if line.startswith("Error: ")), None)
 
 
-def stop(data: Path, deadline: float) -> int | None:
-    """End the broker of a data directory by SIGTERM and wait; returns its pid, None when none was running."""
-    ((_, result),) = stop_together([data], deadline)
-    if isinstance(result, Failed):
-        raise result
-    return result
+def stop_or_kill(data: Path, deadline: float) -> int | None:
+    """End the broker of a data directory by SIGTERM and wait; kill one that has not ended then.
+
+    That is for who starts it again: one that hangs would keep all others from their restart. What it acknowledged is
+    recovered. Returns the pid of one that was killed.
+    """
+    pid = _send_stop(data)
+    if pid is None:
+        return None
+    try:
+        _wait_for_end(data, pid, deadline, time.monotonic() + deadline)
+    except Failed:
+        if not _holds_lock(pid, data):
+            raise
+        with suppress(ProcessLookupError):  # it has ended just now
+            os.kill(pid, signal.SIGKILL)
+        _wait_for_end(data, pid, KILL_SECONDS, time.monotonic() + KILL_SECONDS)
+        return pid
+    return None
 
 
 def stop_together(directories: Iterable[Path], deadline: float) -> Iterator[tuple[Path, int | Failed | None]]:
@@ -225,14 +240,19 @@ def _wait_for_end(data: Path, pid: int, deadline: float, end: float) -> int:
 
 
 def _holds_lock(pid: int, data: Path) -> bool:
-    """Whether the process has the lock file open; where the system does not tell, whether it exists."""
+    """Whether the process has the lock file of a data directory open."""
+    return has_open(pid, (data / LOCK_FILE).stat())
+
+
+def has_open(pid: int, file: os.stat_result) -> bool:
+    """Whether the process has this file open; where the system does not tell, whether it exists."""
     if sys.platform != "linux":
         return _exists(pid)
-    lock = (data / LOCK_FILE).stat()
-    for descriptor in Path(f"/proc/{pid}/fd").iterdir() if _exists(pid) else ():
-        with suppress(FileNotFoundError):
-            if os.path.samestat(descriptor.stat(), lock):
-                return True
+    with suppress(FileNotFoundError, ProcessLookupError):  # it ends just now
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir() if _exists(pid) else ():
+            with suppress(FileNotFoundError):
+                if os.path.samestat(descriptor.stat(), file):
+                    return True
     return False
 
 

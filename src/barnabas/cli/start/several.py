@@ -13,6 +13,7 @@ else knows of them, and they would keep ports and data directories.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import select
 import shlex
@@ -20,7 +21,7 @@ import signal
 import socket
 import sys
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -32,17 +33,19 @@ from barnabas.cli.common.failures import Failed
 from barnabas.cli.common.values.files import read_properties
 from barnabas.cli.start.broker_child import STOP_SECONDS, BrokerChild, end_all
 from barnabas.cli.start.console_child import console_child
-from barnabas.cli.start.service import LOCK_FILE
+from barnabas.cli.start.service import LOCK_FILE, has_open
 from barnabas.model.base_error import BarnabasError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
     from types import FrameType
 
     from barnabas.cli.common.broker_options import BrokerCommandOptions
     from barnabas.cli.security.plan import SecurePlan
+
+logger = logging.getLogger(__name__)
 
 METADATA = "metadata"
 STARTER_FILE = ".starter"
@@ -182,28 +185,38 @@ def starter(folder: Path) -> int | None:
 
 
 def restarter(folder: Path) -> int | None:
-    """The process that restarts brokers below a folder that run in the background; None if there is none."""
+    """The process that restarts brokers in a folder, or below it, in the background; None if there is none."""
     return _holder(folder / RESTARTER_FILE)
 
 
-def restarting(folder: Path) -> AbstractContextManager[None]:
-    """Keep others from restarting the brokers below a folder, which run in the background; raises Failed if one does.
+@contextmanager
+def restarting(folders: Iterable[Path]) -> Iterator[None]:
+    """Keep others from restarting brokers that run in the background; raises Failed if one does.
 
-    Two at once would not know of each other's brokers, and stop two.
+    The folders are theirs, and the one that holds them. Two at once would not know of each other's brokers, and stop
+    two.
     """
-    return _held(folder / RESTARTER_FILE, f"the brokers in {folder} are being restarted")
+    with ExitStack() as held:
+        for folder in folders:
+            held.enter_context(_held(folder / RESTARTER_FILE, f"the brokers in {folder} are being restarted"))
+        yield
 
 
 @contextmanager
 def _held(path: Path, failure: str) -> Iterator[None]:
     """Lock a file with the number of this process in it; raises Failed if another process has locked it."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    looks = 0
     while True:
         with path.open("a+", encoding="ascii") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise Failed(f"{failure} (process {_holder(path)})") from None
+                looks += 1
+                if (pid := _holder(path)) is not None or looks == LOOKS:
+                    raise Failed(f"{failure} (process {pid})") from None
+                time.sleep(LOOK_SECONDS / LOOKS)  # somebody just looked whether it is locked
+                continue
             if not _is_at(file.fileno(), path):
                 continue  # who had locked it has just removed it
             file.truncate(0)
@@ -224,15 +237,26 @@ def _is_at(descriptor: int, path: Path) -> bool:
         return False
 
 
+def _has_open(pid: int, descriptor: int) -> bool:
+    """Whether a process has a file open; so it seems where only another user may know."""
+    try:
+        return has_open(pid, os.fstat(descriptor))
+    except PermissionError:
+        return True
+
+
 def _holder(path: Path) -> int | None:
-    """The process that has locked a file as `_held` does; None if there is none."""
+    """The process that has locked a file as `_held` does; None if there is none.
+
+    The number may be that of one that was killed, and another process may have it since: so it must have the file open.
+    """
     for _ in range(LOOKS):
         try:
             with path.open("r", encoding="ascii") as file:
                 try:
                     fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    if text := file.read():
+                    if (text := file.read()) and _has_open(int(text), file.fileno()):
                         return int(text)
                 else:
                     return None
@@ -279,6 +303,7 @@ class _Run:
             for number, (_, words) in enumerate(self._brokers):
                 self._children.append(BrokerChild(self._first_id + number, words, reader))
             on_start()
+            _import_what_restarts()
             while not self._stopping and any(child.runs for child in self._children):
                 self._look()
                 self._tell_ends()
@@ -353,8 +378,8 @@ class _Run:
         try:
             if self._wait_for(started):
                 but = ""
-        except (BarnabasError, click.ClickException, OSError) as error:
-            but = f" But: {error}"
+        except Exception as error:  # with this command all brokers would end
+            but = f" But: {_in_words(error)}"
         for child in started if not self._stopping else ():
             if child.runs:
                 _say(f"Broker {child.broker_id} is ready again.{but}")
@@ -412,8 +437,8 @@ class _Run:
             names = {child.broker_id: f"broker {child.broker_id}" for child in self._children}
             started = _ages(self._children)
             roll(names, self._restart, self._servers(), properties, say=_say, given_up=is_given_up, started=started)
-        except (BarnabasError, click.ClickException, OSError) as error:
-            _say(f"The restart was given up: {error}")
+        except Exception as error:  # with this command all brokers would end
+            _say(f"The restart was given up: {_in_words(error)}")
             return False
         return True
 
@@ -444,6 +469,20 @@ class _Run:
                 raise Failed(f"broker {child.broker_id} is not ready after {READY_SECONDS:g} s. It is left to go on")
         if child.report is None and not self._stopping:
             raise Failed(f"broker {child.broker_id} did not start again")
+
+
+def _in_words(error: Exception) -> str:
+    """What is told of a failure; a fault of this program is logged with its traceback."""
+    if isinstance(error, (BarnabasError, click.ClickException, OSError)):
+        return str(error)
+    logger.error("The restart of the brokers failed.", exc_info=error)
+    return f"{type(error).__name__}: {error}"
+
+
+def _import_what_restarts() -> None:
+    """Have the modules of a restart as they are now: the package may be another version when one is asked for."""
+    from barnabas.cli.common import connection  # noqa: F401
+    from barnabas.cli.start import rolling  # noqa: F401
 
 
 def _ages(children: Sequence[BrokerChild]) -> dict[int, float]:

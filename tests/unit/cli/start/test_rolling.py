@@ -42,9 +42,9 @@ def topic(name: str, isr: tuple[int, ...], replicas: tuple[int, ...] = (1, 2, 3)
     return TopicInfo(name=name, topic_id=None, partitions=(partition,))
 
 
-def roll(patch: pytest.MonkeyPatch, admin: FakeAdmin, **more: Any) -> list[str]:
+def roll(patch: pytest.MonkeyPatch, admin: FakeAdmin, happened: list[str] | None = None, **more: Any) -> list[str]:
     """What happens, in order; how often the cluster was asked comes with each restart."""
-    happened: list[str] = []
+    happened = [] if happened is None else happened
     patch.setattr(rolling, "Admin", lambda *_, **__: admin)
     patch.setattr(rolling, "LOOK_SECONDS", 0)
     restart = lambda broker: happened.append(f"restart {broker} after {admin.asked}")  # noqa: E731
@@ -56,48 +56,48 @@ WAITING = "Waiting for replicas of brokers that were just started, such as t-0, 
 
 
 def test_what_was_in_sync_is_waited_for_and_what_another_host_has_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    admin = FakeAdmin((1, 2), (2,), None, (), (2,), *[(2, 1)] * 2, (1,), *[(1, 2)] * 2)
+    admin = FakeAdmin((1, 2), (2,), None, (), (2,), *[(2, 1)] * 3, (1,), *[(1, 2)] * 3)
     assert roll(monkeypatch, admin) == [
         "Restarting a (1 of 2).",
         "restart 1 after 1",
         "Restarting b (2 of 2).",
-        "restart 2 after 7",
+        "restart 2 after 8",
         "All brokers were restarted.",
     ]
-    assert admin.asked == 10
+    assert admin.asked == 12
 
 
 def test_replicas_of_a_topic_that_is_created_meanwhile_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing was known of it, so two of its brokers were away at once."""
     new = [[topic("t", (2, 3, 1)), topic("new", isr)] for isr in ((2, 3), (2, 3, 1), (3, 1), (3, 1, 2))]
-    admin = FakeAdmin((1, 2, 3), (2, 3), *[new[0]] * 3, new[1], new[2], None, *[new[3]] * 2)
+    admin = FakeAdmin((1, 2, 3), (2, 3), *[new[0]] * 3, *[new[1]] * 2, new[2], None, *[new[3]] * 3)
     happened = roll(monkeypatch, admin)
-    assert [each for each in happened if each.startswith("restart")] == ["restart 1 after 1", "restart 2 after 6"]
-    assert admin.asked == 10
+    assert [each for each in happened if each.startswith("restart")] == ["restart 1 after 1", "restart 2 after 7"]
+    assert admin.asked == 12
 
 
 def test_a_replica_that_moved_to_another_broker_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """It never came in sync again, and the other brokers were left alone after ten minutes."""
     moved = [topic("t", (2, 3), replicas=(2, 3))]
-    assert roll(monkeypatch, FakeAdmin((1, 2, 3), *[moved] * 4))[-1] == "All brokers were restarted."
+    assert roll(monkeypatch, FakeAdmin((1, 2, 3), *[moved] * 6))[-1] == "All brokers were restarted."
 
 
 def test_a_broker_whose_replicas_are_not_in_sync_is_restarted_first_and_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It may hang: the one that leads in its place was stopped, and after that the next, while this one caught up."""
-    admin = FakeAdmin((1, 3), (1, 3), (1, 3), None, (1, 3), (1, 3, 2), *[(3, 2, 1)] * 2)
+    admin = FakeAdmin((1, 3), (1, 3), (1, 3), None, (1, 3), (1, 3, 2), *[(3, 2, 1)] * 4)
     assert [each for each in roll(monkeypatch, admin) if each.startswith("restart")] == [
         "restart 2 after 1",
-        "restart 1 after 6",
+        "restart 1 after 7",
     ]
 
 
 def test_a_broker_that_alone_has_something_is_restarted_last(monkeypatch: pytest.MonkeyPatch) -> None:
     before = [topic("t", (1,), replicas=(1, 2)), topic("u", (3,), replicas=(1, 3)), topic("one", (2,), replicas=(2,))]
     after = [topic("t", (1, 2), replicas=(1, 2)), topic("u", (3, 1), replicas=(1, 3)), before[2]]
-    happened = roll(monkeypatch, FakeAdmin(before, *[before] * 3, *[after] * 4))
-    assert [each for each in happened if each.startswith("restart")] == ["restart 2 after 1", "restart 1 after 5"]
+    happened = roll(monkeypatch, FakeAdmin(before, *[before] * 3, *[after] * 6))
+    assert [each for each in happened if each.startswith("restart")] == ["restart 2 after 1", "restart 1 after 6"]
 
 
 def test_replicas_that_were_not_in_sync_before_either_hold_nothing_up_for_ever(
@@ -108,6 +108,26 @@ def test_replicas_that_were_not_in_sync_before_either_hold_nothing_up_for_ever(
     happened = roll(monkeypatch, FakeAdmin(*[(1, 3)] * 100))
     assert happened[2] == "t-0 was not in sync 0 s after the restart, nor before it. The restart goes on."
     assert happened[-1] == "All brokers were restarted."
+
+
+def test_no_broker_is_stopped_when_another_began_to_hang_while_one_was_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a disk that had failed has was waited for, and what was in sync was not looked at again."""
+    monkeypatch.setattr(rolling, "IN_SYNC_SECONDS", 0.0)
+    isr = [[topic("failed", (2, 3)), topic("t", isr)] for isr in ((1, 2, 3), (1, 2))]
+    happened: list[str] = []
+    with pytest.raises(Failed, match="t-0 was not in sync 0 s after the restart"):
+        roll(monkeypatch, FakeAdmin(*[isr[0]] * 3, *[isr[1]] * 100), happened)
+    assert [each for each in happened if each.startswith("restart")] == ["restart 1 after 1"]
+
+
+def test_no_broker_is_stopped_while_the_cluster_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rolling, "IN_SYNC_SECONDS", 0.0)
+    happened: list[str] = []
+    with pytest.raises(Failed, match="the cluster, which did not answer, was not in sync"):
+        roll(monkeypatch, FakeAdmin(*[(1, 2, 3)] * 2, *[None] * 100), happened)
+    assert [each for each in happened if each.startswith("restart")] == ["restart 1 after 1"]
 
 
 def test_the_other_brokers_are_left_alone_when_one_does_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +146,7 @@ def test_brokers_that_were_just_started_are_waited_for_before_the_first_is_stopp
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What they had missed was not in sync before, so it was not waited for, and all replicas were away at once."""
-    admin = FakeAdmin((3,), (3,), None, (3, 1), (3, 2), (3, 2, 1), *[(1, 2, 3)] * 5)
+    admin = FakeAdmin((3,), (3,), None, (3, 1), (3, 2), (3, 2, 1), *[(1, 2, 3)] * 7)
     assert roll(monkeypatch, admin, started={1: 0.0, 2: 5.0})[:3] == [
         WAITING,
         "Restarting a (1 of 2).",
@@ -137,7 +157,7 @@ def test_brokers_that_were_just_started_are_waited_for_before_the_first_is_stopp
 def test_a_broker_that_was_started_long_ago_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its disk may have failed, and a restart may be what mends it."""
     long_ago = rolling.IN_SYNC_SECONDS + 1
-    admin = FakeAdmin(*[(2, 3)] * 3, *[(2, 3, 1)] * 4)
+    admin = FakeAdmin(*[(2, 3)] * 3, *[(2, 3, 1)] * 6)
     happened = roll(monkeypatch, admin, started={1: long_ago, 2: 0.0, 3: 0.0})
     assert happened[0] == "Restarting a (1 of 2)."
 
@@ -152,4 +172,4 @@ def test_nothing_is_stopped_if_brokers_that_were_just_started_do_not_come_in_syn
 
 def test_replicas_of_a_partition_that_nobody_leads_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its last one in sync may be on a broker that is down for days."""
-    assert WAITING not in roll(monkeypatch, FakeAdmin(*[()] * 6), started={3: 1.0})
+    assert WAITING not in roll(monkeypatch, FakeAdmin(*[()] * 8), started={3: 1.0})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import subprocess
@@ -75,6 +76,34 @@ def test_only_one_command_runs_the_brokers_of_a_folder(tmp_path: Path) -> None:
         with pytest.raises(Failed, match=f"run already .process {os.getpid()}."), several._announced(tmp_path):
             pass
     assert several.starter(tmp_path) is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="where /proc tells which files a process has open")
+def test_the_number_that_a_crash_left_behind_is_nobodys(tmp_path: Path) -> None:
+    """`barnabas stop` sent SIGTERM to whoever had it, while another command was about to write its own."""
+    path = tmp_path / several.STARTER_FILE
+    path.write_text(f"{os.getppid()}\n")
+    with path.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert several.starter(tmp_path) is None
+
+
+def test_who_looks_whether_brokers_run_keeps_nobody_from_running_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / several.STARTER_FILE
+    path.touch()
+    find = several._holder
+    with path.open() as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+
+        def find_once_more(path: Path) -> int | None:
+            fcntl.flock(looking, fcntl.LOCK_UN)
+            return find(path)
+
+        monkeypatch.setattr(several, "_holder", find_once_more)
+        with several._announced(tmp_path):
+            assert several.starter(tmp_path) == os.getpid()
 
 
 def test_all_brokers_are_told_to_stop_before_one_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+import sys
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from barnabas.cli import start
 from barnabas.cli.common.failures import Failed
 from barnabas.cli.start import rolling, several
 from barnabas.cli.start.several import _Run
@@ -183,6 +185,45 @@ def test_a_restart_that_was_given_up_is_not_begun_again_at_once(runs: Runs, monk
     runs.until(runs.restart, lambda: bool(rolls))
     assert rolls == [1]
     assert runs.said == ["The restart was given up: t-0 was not in sync", ASKED_MEANWHILE]
+
+
+def test_a_fault_in_a_restart_stops_no_broker(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The package had been upgraded, so what was imported then took other arguments: all brokers were stopped."""
+
+    def roll(*_: Any, **__: Any) -> None:
+        raise TypeError("it takes other arguments now")
+
+    monkeypatch.setattr(rolling, "roll", roll)
+    runs.until(runs.restart, lambda: bool(runs.said))
+    assert runs.said == ["The restart was given up: TypeError: it takes other arguments now"]
+    assert runs.looks > 2, "the brokers go on"
+    assert "Traceback" in caplog.text
+
+
+def test_a_fault_while_a_broker_that_was_started_comes_in_sync_stops_none(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait(*_: Any, **__: Any) -> bool:
+        raise TypeError("it takes other arguments now")
+
+    def one_ends() -> None:
+        runs.brokers[1].runs = False
+        runs.restart()
+
+    monkeypatch.setattr(rolling, "wait_for_started", wait)
+    runs.until(one_ends, lambda: len(runs.said) > 2)
+    assert runs.said[-1] == "Broker 1 is ready again. But: TypeError: it takes other arguments now"
+    assert runs.looks > 2, "the brokers go on"
+
+
+def test_what_restarts_is_imported_before_somebody_asks(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package may be another version then."""
+    monkeypatch.delitem(sys.modules, rolling.__name__)
+    monkeypatch.delattr(start, "rolling")
+    runs.until(lambda: None, lambda: True)
+    assert rolling.__name__ in sys.modules
 
 
 def test_no_broker_is_stopped_if_the_settings_would_be_refused(
