@@ -181,9 +181,7 @@ def command(options: Options) -> None:
     The client is librdkafka, so properties are its own where they differ from Java's.
     """
     dates = JavaDate(options.date_format)
-    if not options.hide_header and not options.as_json:
-        click.echo(DETAILED_HEADER if options.show_detailed_stats else HEADER)
-    readings = _read_together(options) if options.processes > 1 else [_read(options, options.consumer_properties())]
+    readings = _read_together(options) if options.processes > 1 else [_read_alone(options)]
     report(readings, dates, detailed=options.show_detailed_stats, as_json=options.as_json)
 
 
@@ -194,6 +192,7 @@ def _read_together(options: Options) -> list[Reading]:
     readings: list[Reading] = []
     tally, properties, count = SharedTally(), options.consumer_properties(), options.processes
     partitions = _open(options, properties).list_partitions(options.is_read)
+    _print_header(options)
     shares = [(options, properties, tally, number, partitions[number::count]) for number in range(count)]
 
     def take(message: Reading | str) -> None:
@@ -222,10 +221,17 @@ def _read_share(
         send(run.consume(options.count, options.timeout, tally))
 
 
-def _read(options: Options, properties: dict[str, Any]) -> Reading:
-    run = _open(options, properties)
+def _read_alone(options: Options) -> Reading:
+    run = _open(options, options.consumer_properties())
+    _print_header(options)
     with without_collector():
         return run.consume(options.count, options.timeout, Tally())
+
+
+def _print_header(options: Options) -> None:
+    """The first line, once there is a client that can read."""
+    if not options.hide_header and not options.as_json:
+        click.echo(DETAILED_HEADER if options.show_detailed_stats else HEADER)
 
 
 def _open(
