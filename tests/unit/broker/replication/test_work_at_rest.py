@@ -33,7 +33,7 @@ from tests.support.produce_fetch import frame_of
 from tests.unit.broker.replication.test_fetcher import Disk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from barnabas.broker.context import BrokerContext
 
@@ -96,9 +96,17 @@ async def leader_costs(tmp_path: Path, partitions: int) -> tuple[int, int]:
     return costs[0], costs[1]
 
 
+async def least(
+    measure: Callable[[Path, int], Awaitable[tuple[int, int]]], folder: Path, partitions: int
+) -> tuple[int, int]:
+    """The smaller counts of three: what else a broker does now and then falls into some of them."""
+    first, second = zip(*[await measure(folder / str(turn), partitions) for turn in range(3)], strict=True)
+    return min(first), min(second)
+
+
 async def test_what_rests_costs_the_leader_nothing(tmp_path: Path) -> None:
-    few = await leader_costs(tmp_path / "few", FEW)
-    many = await leader_costs(tmp_path / "many", MANY)
+    few = await least(leader_costs, tmp_path / "few", FEW)
+    many = await least(leader_costs, tmp_path / "many", MANY)
     assert [after - before <= SLACK for before, after in zip(few, many, strict=True)] == [True, True], (few, many)
 
 
