@@ -15,7 +15,6 @@ from barnabas.protocol.messages import sasl
 from barnabas.protocol.wire import bounds, codec
 from barnabas.protocol.wire.conversion import convert
 from barnabas.protocol.wire.packing import milliseconds
-from barnabas.protocol.wire.varint import uvarint
 from tests.support.kio_messages import messages, written
 
 HANDSHAKES, AUTHENTICATIONS = range(2), range(3)
@@ -47,21 +46,6 @@ def test_messages_of_every_length_are_read_and_written(version: int, size: int) 
     start = 9 if version >= sasl.FLEXIBLE else 8
     response: Any = entity_reader(codec.response_class(ApiKey.SASL_AUTHENTICATE, version))(frame, start)[0]
     assert response.auth_bytes == b"x" * size
-
-
-@pytest.mark.parametrize("count", [1, 101, bounds.MAX_ELEMENTS, bounds.MAX_ELEMENTS + 1])
-def test_as_many_tagged_fields_are_passed_over_as_by_the_walk_before_kio(count: int) -> None:
-    data = memoryview(b"\x04abc" + uvarint(count) + b"\x07\0" * count)
-
-    def read_by_kio() -> Any:
-        return bounds.read(codec.request_class(ApiKey.SASL_AUTHENTICATE, NEWEST), data, 0, bounds.MAX_ELEMENTS)
-
-    if count <= bounds.MAX_ELEMENTS:
-        assert sasl.read_message(data, 0, NEWEST) == read_by_kio().auth_bytes == b"abc"
-        return
-    for read in (read_by_kio, lambda: sasl.read_message(data, 0, NEWEST)):
-        with pytest.raises(InvalidFrame):
-            read()
 
 
 @pytest.mark.parametrize("version", HANDSHAKES)

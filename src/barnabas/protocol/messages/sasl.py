@@ -9,7 +9,6 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from barnabas.model.errors import InvalidFrame
-from barnabas.protocol.wire.bounds import MAX_ELEMENTS
 from barnabas.protocol.wire.framing import skip_tags
 from barnabas.protocol.wire.packing import (
     INT16,
@@ -45,15 +44,12 @@ def read_mechanism(data: memoryview, position: int) -> str:
 
 
 def read_message(data: memoryview, position: int, version: int) -> bytes:
-    """The mechanism's message in a SaslAuthenticate; raises InvalidFrame.
-
-    As many tagged fields may follow it as in a message that kio reads.
-    """
+    """The mechanism's message in a SaslAuthenticate; raises InvalidFrame."""
     try:
         if version >= FLEXIBLE:
             length, position = read_uvarint(data, position)
             message = bytes(_blob(data, position, length - 1))
-            skip_tags(data, position + len(message), MAX_ELEMENTS)
+            skip_tags(data, position + len(message))
             return message
         (length,) = INT32.unpack_from(data, position)
         return bytes(_blob(data, position + INT32.size, length))

@@ -91,13 +91,13 @@ def client_id_end(frame: memoryview, length: int) -> int:
     return end
 
 
-def skip_tags(data: memoryview, position: int, most: int = MAX_TAGS) -> int:
+def skip_tags(data: memoryview, position: int) -> int:
     """The position after a section of tagged fields that nobody needs; almost always it is a single zero byte."""
     if position < len(data) and not data[position]:
         return position + 1
     count, position = read_uvarint(data, position)
-    if count > most:
-        raise InvalidFrame(f"{count} tagged fields are more than the {most} that a message may have here")
+    if count > MAX_TAGS:
+        raise InvalidFrame(f"{count} tagged fields are more than the {MAX_TAGS} that a message may have here")
     for _ in range(count):
         _, position = read_uvarint(data, position)
         size, position = read_uvarint(data, position)
