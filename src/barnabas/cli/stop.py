@@ -79,7 +79,8 @@ def command(options: StoppingOptions) -> None:
         click.echo(f"Stopped the brokers in {directory} (process {starter}).")
         return
     folders = (directory, *several.folders(directory))
-    failures = [failure for folder in folders if (failure := _end_restart(folder, options.timeout)) is not None]
+    told: set[int] = set()
+    failures = [failure for folder in folders if (failure := _end_restart(folder, options.timeout, told)) is not None]
     for folder, result in service.stop_together(folders, options.timeout):
         if isinstance(result, Failed):
             failures.append(str(result))
@@ -92,16 +93,17 @@ def command(options: StoppingOptions) -> None:
         click.echo(f"No broker is running on {directory}.")
 
 
-def _end_restart(directory: Path, timeout: float) -> str | None:
+def _end_restart(directory: Path, timeout: float, told: set[int]) -> str | None:
     """End the command that restarts brokers in the background, which would start again what others stop.
 
     It first has the broker at hand started, which may take for ever: the second signal ends it, and that broker, at
-    once. Returns why it did not end.
+    once. It holds the folders of all its brokers; whoever was `told` is not waited for again. Returns why it goes on.
     """
     from barnabas.cli.start import several
 
-    if (pid := several.restarter(directory)) is None:
+    if (pid := several.restarter(directory)) is None or pid in told:
         return None
+    told.add(pid)
     seconds = max(2 * timeout, AT_ONCE_SECONDS)
     for _ in range(2):
         if _end(pid, directory, several.restarter, seconds):

@@ -147,7 +147,7 @@ class FetchContext:
 
     def __init__(self, partitions: Sequence[SessionPartition], error: ErrorCode = ErrorCode.none) -> None:
         self.partitions = partitions
-        """In order of service; stays the same until `finish`."""
+        """In order of service; only a follower's fetch takes in others before `finish`, each time that it looks."""
         self.error = error
         """Set when the session cannot be used: there is nothing to fetch then, only to finish."""
 

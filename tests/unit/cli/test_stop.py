@@ -183,7 +183,7 @@ def test_a_restart_of_the_brokers_is_ended_before_them(
     run: Run, tmp_path: Path, holder: Holder, monkeypatch: pytest.MonkeyPatch, folder: str, signals: int, timeout: str
 ) -> None:
     """It started one again after all had been stopped. One that waited for a broker kept all from being stopped."""
-    monkeypatch.setattr(stop, "AT_ONCE_SECONDS", 0.5)
+    monkeypatch.setattr(stop, "AT_ONCE_SECONDS", 5.0)
     broker = holder("0")
     (tmp_path / "0" / "barnabas.pid").write_text(f"{broker.pid}\n")
     place = tmp_path / folder

@@ -36,6 +36,7 @@ PID_FILE = "barnabas.pid"
 LOG_FILE = "barnabas.log"
 LOCK_FILE = ".lock"
 KILL_SECONDS = 30.0
+END_SECONDS = 5.0
 """How long a process that is killed may take to be gone: the system first ends what it writes to disk."""
 
 
@@ -147,7 +148,11 @@ def _ended_by_interrupt(child: subprocess.Popen[bytes]) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         child.terminate()
-        child.wait()
+        try:
+            child.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:  # it hears that once it has recovered its logs; nobody uses it yet
+            child.kill()
+            child.wait()
         raise
 
 
@@ -177,16 +182,47 @@ def stop_or_kill(data: Path, deadline: float) -> int | None:
     pid = _send_stop(data)
     if pid is None:
         return None
-    try:
-        _wait_for_end(data, pid, deadline, time.monotonic() + deadline)
-    except Failed:
-        if not _holds_lock(pid, data):
-            raise
-        with suppress(ProcessLookupError):  # it has ended just now
-            os.kill(pid, signal.SIGKILL)
-        _wait_for_end(data, pid, KILL_SECONDS, time.monotonic() + KILL_SECONDS)
-        return pid
+    with _killer(pid, data) as kill:
+        try:
+            _wait_for_end(data, pid, deadline, time.monotonic() + deadline)
+        except Failed:
+            if not kill():
+                raise
+            _wait_for_end(data, pid, KILL_SECONDS, time.monotonic() + KILL_SECONDS)
+            return pid
     return None
+
+
+@contextmanager
+def _killer(pid: int, data: Path) -> Iterator[Callable[[], bool]]:
+    """What kills a broker that was told to stop, and no other process that has its number by then.
+
+    It may have let go of its lock, and hang all the same. Where the system has no handles of processes, the lock must
+    tell that it is still this broker; the function returns whether it knew.
+    """
+    try:
+        handle = os.pidfd_open(pid) if sys.platform == "linux" else None
+    except ProcessLookupError:  # it has ended just now
+        yield lambda: True
+        return
+    except OSError:  # an old kernel, or a sandbox
+        handle = None
+
+    def kill() -> bool:
+        with suppress(ProcessLookupError):
+            if handle is not None:
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+            elif _holds_lock(pid, data):
+                os.kill(pid, signal.SIGKILL)
+            else:
+                return False
+        return True
+
+    try:
+        yield kill
+    finally:
+        if handle is not None:
+            os.close(handle)
 
 
 def stop_together(directories: Iterable[Path], deadline: float) -> Iterator[tuple[Path, int | Failed | None]]:

@@ -368,8 +368,8 @@ class _Run:
             _say(f"Starting broker {child.broker_id} again. The others are left alone.")
             try:
                 self._restart(child.broker_id)
-            except (Failed, OSError) as error:
-                _say(f"Error: {error}")
+            except Exception as error:  # with this command all brokers would end
+                _say(f"Error: {_in_words(error)}")
             else:
                 started.append(child)
         if not started or self._stopping:

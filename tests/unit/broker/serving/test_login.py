@@ -347,7 +347,7 @@ def test_a_connection_whose_client_leaves_is_freed_without_the_collector(
                 shake_hands(client, "GSSAPI")
                 assert client.receive_frame() is None
             assert stage != "done" or is_served(client)
-        wait_until(lambda: living() == before, "the login to be freed")
+        wait_until(lambda: living() <= before, "the login to be freed")
     finally:
         gc.enable()
 
