@@ -30,7 +30,7 @@ FEWEST_SHARDS: Final = 16
 class ShardedMap(Mapping[K, V]):
     """Looked up like a dictionary; `changed` gives another one. It is safe to read in every thread."""
 
-    __slots__ = ("_mask", "_place", "_shards", "_size")
+    __slots__ = ("_found", "_mask", "_place", "_shards", "_size")
 
     def __init__(self, place: Callable[[K], int], entries: Mapping[K, V]) -> None:
         """`place` says by its lowest bits which shard a key is in; it must spread keys evenly."""
@@ -44,6 +44,8 @@ class ShardedMap(Mapping[K, V]):
         self._mask = count - 1
         self._shards = shards
         self._size = len(entries)
+        self._found: dict[K, V] = {}
+        """What was looked up: requests ask for the same again and again, and placing a key costs more than finding it."""
 
     def changed(self, changes: Mapping[K, V | None]) -> Self:
         """This map with other values; None removes a key."""
@@ -65,14 +67,24 @@ class ShardedMap(Mapping[K, V]):
             size += len(shard)
         made = self.__new__(type(self))
         made._place, made._mask, made._shards, made._size = self._place, self._mask, shards, size
+        made._found = {}
         return made if size <= len(shards) ** 2 else type(self)(self._place, made)
 
     def __getitem__(self, key: K) -> V:
-        return self._shards[self._place(key) & self._mask][key]
+        found: V | None = self.get(key)
+        if found is None:
+            raise KeyError(key)
+        return found
 
     def get(self, key: K, default: Any = None) -> Any:
-        """The value of a key."""
-        return self._shards[self._place(key) & self._mask].get(key, default)
+        """The value of a key; no value is None."""
+        found = self._found.get(key)
+        if found is None:
+            found = self._shards[self._place(key) & self._mask].get(key)
+            if found is None:
+                return default
+            self._found[key] = found
+        return found
 
     def __contains__(self, key: Any) -> bool:
         return key in self._shards[self._place(key) & self._mask]

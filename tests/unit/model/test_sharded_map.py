@@ -74,6 +74,23 @@ def test_what_is_the_same_is_not_looked_at_and_a_map_is_not_made_twice() -> None
     assert shared == len(before._shards) - 1
 
 
+def test_a_key_that_was_found_is_found_without_being_placed_again() -> None:
+    placed: list[str] = []
+
+    def note(key: str) -> int:
+        placed.append(key)
+        return place(key)
+
+    made = ShardedMap(note, {"a": 1, "b": 2})
+    placed.clear()
+    assert [made["a"], made.get("a"), made["a"], made.get("c"), made.get("c", 3)] == [1, 1, 1, None, 3]
+    assert placed == ["a", "c", "c"], "what is not there is not remembered"
+    after = made.changed({"a": 5})
+    assert (made["a"], after["a"]) == (1, 5)
+    with pytest.raises(KeyError):
+        after.changed({"a": None})["a"]
+
+
 def test_a_map_is_walked_in_the_same_order_by_the_same_history() -> None:
     """And not by the hash of text, which is another one in every process; shown with the order that it has here."""
     made = ShardedMap(place, {"a": 1, "b": 1, "c": 1}).changed({"d": 1}).changed({"a": None}).changed({"a": 2})
