@@ -45,7 +45,7 @@ class ShardedMap(Mapping[K, V]):
         self._shards = shards
         self._size = len(entries)
         self._found: dict[K, V] = {}
-        """What was looked up: requests ask for the same again and again, and to place a key costs more than to find it."""
+        """What was looked up: requests ask for the same again and again, and a key is sooner found than placed."""
 
     def changed(self, changes: Mapping[K, V | None]) -> Self:
         """This map with other values; None removes a key."""
