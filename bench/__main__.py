@@ -135,13 +135,20 @@ def _measure(scale: Scale, names: list[str], folder: Path | None, *, keep: bool)
 
 def _setting() -> dict[str, str]:
     """The machine and what was compared on it."""
-    commit = subprocess.run(
-        ["git", "-C", str(_ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
-    ).stdout.strip()
+    commit = _git("describe", "--always")
+    # Rows that are kept meanwhile are no other Barnabas.
+    if commit and _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)bench/kept"):
+        commit += "-dirty"
     return measure.machine() | {
         "kafka": f"Apache Kafka {KAFKA}",
         "barnabas": f"Barnabas {barnabas.__version__}{f' ({commit})' if commit else ''}",
     }
+
+
+def _git(*words: str) -> str:
+    """What git says of this checkout; nothing where it is none."""
+    done = subprocess.run(["git", "-C", str(_ROOT), *words], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 if __name__ == "__main__":
