@@ -13,7 +13,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.consumer_group_heartbeat.v1 import request as beat
-from kio.schema.consumer_group_heartbeat.v1.response import ConsumerGroupHeartbeatResponse
 from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
 from kio.schema.heartbeat.v4.request import HeartbeatRequest
@@ -30,13 +29,24 @@ from bench.clients import wire
 if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
-    from uuid import UUID
 
 _MARK: Final = i32(0x5A17C0DE)
 """A generation that no group reaches: its bytes are where the true one goes."""
+_MARK_BYTES: Final = _MARK.to_bytes(4, "big")
 ERROR: Final = slice(13, 15)
 """Of a response with size, correlation id, no tags and the throttle time before its error code."""
 _GENERATION: Final = slice(15, 19)
+_MEMBER_ID: Final = 16
+"""Where such a response of the new protocol has the length of the member's id, behind an error without a message."""
+_EPOCH: Final = struct.Struct(">i")
+_EPOCH_AND_INTERVAL: Final = 8
+"""Bytes between the member's id and the assignment."""
+_NO_ASSIGNMENT: Final = 0xFF
+_TWO_ENDS: Final = 2
+"""Bytes behind the partitions of an answer, the ends of the assignment and of the answer, each without tags; and those
+of a request without partitions, which are none and the request's end."""
+_END: Final = b"\0"
+_NO_SIZE: Final = bytes(4)
 _REBALANCING: Final = (27).to_bytes(2, "big")
 NOT_YET: Final = {14, 15, 16}
 """Errors of a coordinator that is not there yet."""
@@ -82,7 +92,7 @@ class ClassicGroup:
         self._generation = b""
         # The first is alone at first and leads; it joins again when all others wait for it.
         self._send([0], self._joins)
-        wire.receive(self._connections[0])
+        wire.receive_only(self._connections[0])
         self._send(range(1, members), self._joins)
         self._send([0], self._joins)
         self._finish()
@@ -102,7 +112,7 @@ class ClassicGroup:
         """A heartbeat of the last member, while nothing happens."""
         connection = self._connections[-1]
         connection.sendall(self.heartbeat_frame())
-        _checked(wire.receive(connection))
+        _checked(wire.receive_only(connection))
 
     def heartbeat_frame(self) -> bytes:
         """What the last member sends in this generation."""
@@ -113,20 +123,20 @@ class ClassicGroup:
         return [self._in_this_generation(frame) for frame in self._heartbeats]
 
     def _in_this_generation(self, frame: bytes) -> bytes:
-        return frame.replace(_MARK.to_bytes(4, "big"), self._generation)
+        return frame.replace(_MARK_BYTES, self._generation)
 
     def _hear_of_it(self) -> None:
         """Send a member's heartbeats until it is told to join again: only then does joining mean that."""
         connection = self._connections[-1]
         for _ in range(1_000):
             connection.sendall(self.heartbeat_frame())
-            if wire.receive(connection)[ERROR] == _REBALANCING:
+            if wire.receive_only(connection)[ERROR] == _REBALANCING:
                 return
         raise RuntimeError(f"no member of {self._group} hears of a rebalance")
 
     def _finish(self) -> None:
         """Take everybody's new generation, and give and take assignments in it."""
-        generations = {_checked(wire.receive(connection))[_GENERATION] for connection in self._connections}
+        generations = {_checked(wire.receive_only(connection))[_GENERATION] for connection in self._connections}
         if len(generations) != 1:
             raise RuntimeError(f"members of one group are in {len(generations)} generations")
         [self._generation] = generations
@@ -135,7 +145,7 @@ class ClassicGroup:
             [self._in_this_generation(sync) for sync in self._syncs],
         )
         for connection in self._connections:
-            _checked(wire.receive(connection))
+            _checked(wire.receive_only(connection))
 
     def _send(self, members: Sequence[int], frames: list[bytes]) -> None:
         for number in members:
@@ -144,7 +154,7 @@ class ClassicGroup:
     def close(self) -> None:
         """Leave, all at once."""
         self._connections[0].sendall(self._leave)
-        _checked(wire.receive(self._connections[0]))
+        _checked(wire.receive_only(self._connections[0]))
         self._stack.close()
 
 
@@ -160,9 +170,9 @@ class ConsumerGroup:
         self._stack = ExitStack()
         connections = lent or [self._stack.enter_context(wire.connect(port)) for _ in range(members)]
         self._members = [
-            _Member(connection, group, topic, f"member-{number:03}") for number, connection in enumerate(connections)
+            Member(connection, group, topic, f"member-{number:03}") for number, connection in enumerate(connections)
         ]
-        self._guest = _Member(self._stack.enter_context(wire.connect(port)), group, topic, "guest")
+        self._guest = Member(self._stack.enter_context(wire.connect(port)), group, topic, "guest")
         self._subscribes_to_more = False
         for member in self._members:
             member.join()
@@ -216,7 +226,7 @@ class ConsumerGroup:
             member.leave()
         self._stack.close()
 
-    def _settle(self, members: Sequence[_Member]) -> None:
+    def _settle(self, members: Sequence[Member]) -> None:
         """Send heartbeats without pause until all members are in the newest epoch and nobody is given anything new."""
         deadline = time.monotonic() + _DEADLINE
         while time.monotonic() < deadline:
@@ -228,8 +238,12 @@ class ConsumerGroup:
         raise RuntimeError(f"{len(members)} members did not come to rest within {_DEADLINE:.0f} seconds")
 
 
-class _Member:
-    """A member of the new protocol, which takes and gives back whatever it is told to."""
+class Member:
+    """A member of the new protocol, which takes and gives back whatever it is told to.
+
+    Of an answer only what the next request needs is looked at, and partitions go back as the bytes in which they came:
+    with messages read and made in Python the clock would measure this client.
+    """
 
     def __init__(self, connection: socket.socket, group: str, topic: str, name: str) -> None:
         self.epoch = 0
@@ -237,12 +251,15 @@ class _Member:
         self._group = GroupId(group)
         self._topic = TopicName(topic)
         self._name = name
+        self._join = self._frame(i32(0), (), (self._topic,), _MINUTE)
+        self._leave = self._frame(i32(-1), None)
         self._idle = self._frame(_MARK, None)
         self._confirmed: bytes | None = None
 
     def join(self) -> None:
+        """Join the group, or join it again."""
         self.epoch = 0
-        self._connection.sendall(self._frame(i32(0), (), (self._topic,), _MINUTE))
+        self._connection.sendall(self._join)
         self.receive()
 
     def subscribe(self, *more: TopicName) -> None:
@@ -251,8 +268,9 @@ class _Member:
         self.receive()
 
     def leave(self) -> None:
-        self._connection.sendall(self._frame(i32(-1), None))
-        _checked(wire.receive(self._connection))
+        """Leave the group."""
+        self._connection.sendall(self._leave)
+        _checked(wire.receive_only(self._connection))
 
     def send(self) -> None:
         """A heartbeat, which confirms what the last answer brought."""
@@ -264,31 +282,32 @@ class _Member:
         return self._in_this_epoch(self._idle)
 
     def _in_this_epoch(self, frame: bytes) -> bytes:
-        return frame.replace(_MARK.to_bytes(4, "big"), struct.pack(">i", self.epoch))
+        return frame.replace(_MARK_BYTES, _EPOCH.pack(self.epoch))
 
     def receive(self) -> bool:
         """Take an answer; whether it brought anything."""
-        answer = wire.parse(ConsumerGroupHeartbeatResponse, _checked(wire.receive(self._connection)))
-        moved = answer.member_epoch != self.epoch
-        self.epoch = answer.member_epoch
-        if answer.assignment is None:
-            return moved
-        places = tuple((place.topic_id, place.partitions) for place in answer.assignment.topic_partitions)
-        self._confirmed = self._frame(_MARK, places)
+        answer = _checked(wire.receive_only(self._connection))
+        start = _MEMBER_ID + max(answer[_MEMBER_ID], 1)  # a length is one more than it says, 0 where there is no id
+        before = self.epoch
+        (self.epoch,) = _EPOCH.unpack_from(answer, start)
+        assignment = start + _EPOCH_AND_INTERVAL
+        if answer[assignment] == _NO_ASSIGNMENT:
+            return self.epoch != before
+        self._confirmed = self._confirming(answer[assignment + 1 : -_TWO_ENDS])
         return True
+
+    def _confirming(self, places: bytes) -> bytes:
+        """A heartbeat with partitions, which are the last that stands in a request, too."""
+        body = self._idle[len(_NO_SIZE) : -_TWO_ENDS] + places + _END
+        return len(body).to_bytes(len(_NO_SIZE), "big") + body
 
     def _frame(
         self,
         epoch: i32,
-        places: tuple[tuple[UUID | None, tuple[i32, ...]], ...] | None,
+        places: tuple[()] | None,
         topics: tuple[TopicName, ...] | None = None,
         timeout: i32Timedelta = _NOT_GIVEN,
     ) -> bytes:
-        owned = None
-        if places is not None:
-            owned = tuple(
-                beat.TopicPartitions(topic_id=topic_id, partitions=partitions) for topic_id, partitions in places
-            )
         return wire.frame(
             beat.ConsumerGroupHeartbeatRequest(
                 group_id=self._group,
@@ -296,7 +315,7 @@ class _Member:
                 member_epoch=epoch,
                 rebalance_timeout=timeout,
                 subscribed_topic_names=topics,
-                topic_partitions=owned,
+                topic_partitions=places,
             )
         )
 

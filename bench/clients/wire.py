@@ -33,6 +33,7 @@ _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _CRC_START: Final = 21
 _LOG_OVERHEAD: Final = 12
 _SIZE: Final = struct.Struct(">i")
+_AT_ONCE: Final = 8 * 1024
 _BODY: Final = 4 + 4 + 1
 """Size, correlation id and no tags stand before the body of a response."""
 _WAIT: Final = i32Timedelta.parse(timedelta(seconds=30))
@@ -50,6 +51,17 @@ def receive(connection: socket.socket) -> bytes:
     """One whole response: size, correlation id, header tags and body."""
     size = _exactly(connection, _SIZE.size)
     return size + _exactly(connection, _SIZE.unpack(size)[0])
+
+
+def receive_only(connection: socket.socket) -> bytes:
+    """The answer to the one request that has none yet: one call takes all that is there, as nothing comes behind it."""
+    data = connection.recv(_AT_ONCE)
+    while len(data) < _SIZE.size or len(data) < _SIZE.size + _SIZE.unpack_from(data)[0]:
+        more = connection.recv(_AT_ONCE)
+        if not more:
+            raise ConnectionError("the broker closed the connection")
+        data += more
+    return data
 
 
 def batch(values: list[bytes]) -> bytes:

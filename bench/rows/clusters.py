@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _RECORD: Final = 1024
 _THROUGHPUT: Final = Target(1.5)
 _GAP: Final = Target(2.0, relative=False)
+_REPLICATION_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 0.02
 _PER_TOPIC: Final = 100
 _TOPICS_AT_ONCE: Final = 10
 _AROUND: Final = 200
@@ -79,10 +81,17 @@ class ReplicatedRow(Row):
     def _fill(self, lab: Lab, cluster: Cluster, acks: str, records: int) -> float:
         with cluster.topic(PARTITIONS) as topic:
             rate = Produce(topic, records, _RECORD, acks).run(cluster.port, lab.folder)
-            found = rdkafka.count_records(cluster.port, topic, PARTITIONS)
-        if found != records:
-            raise RuntimeError(f"{cluster.name} holds {found} records of {topic}, {records} were acknowledged")
+            _expect_records(cluster, topic, records)
         return rate
+
+
+def _expect_records(cluster: Cluster, topic: str, records: int) -> None:
+    """Check that nothing got lost. With acks=1 the last records may be acknowledged before the others have them."""
+    deadline = time.monotonic() + _REPLICATION_SECONDS
+    while (found := rdkafka.count_records(cluster.port, topic, PARTITIONS)) != records:
+        if found > records or time.monotonic() > deadline:
+            raise RuntimeError(f"{cluster.name} holds {found} records of {topic}, {records} were acknowledged")
+        time.sleep(_LOOK_SECONDS)
 
 
 class FailoverRow(Row):

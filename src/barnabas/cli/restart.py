@@ -94,7 +94,8 @@ def restart_one(folder: Path, words: list[str], timeout: float) -> None:
     from barnabas.cli.start import service
 
     if (pid := service.stop_or_kill(folder, timeout)) is not None:
-        click.echo(f"The broker on {folder} (process {pid}) did not end within {timeout:g} s, and was killed.")
+        with suppress(OSError):  # nobody reads it, and the broker is to start all the same
+            click.echo(f"The broker on {folder} (process {pid}) did not end within {timeout:g} s, and was killed.")
     start.start_in_background(words, folder)
 
 
@@ -209,6 +210,9 @@ class Interruptions:
         self._undo.close()
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         self._undo.callback(signal.signal, signal.SIGTERM, before)
+        if number == signal.SIGHUP:  # a terminal that is closed sends it twice: the shell does, and then the system
+            before = signal.signal(number, lambda *_: None)  # brokers would inherit that it is ignored
+            self._undo.callback(signal.signal, number, before)
         with suppress(OSError):  # the terminal is closed
             os.write(STDERR, b"The restart ends after the broker at hand.\n")
 

@@ -99,7 +99,7 @@ def _end_restart(directory: Path, timeout: float, told: set[int]) -> str | None:
     It first has the broker at hand started, which may take for ever: the second signal ends it, and that broker, at
     once. It holds the folders of all its brokers; whoever was `told` is not waited for again. Returns why it goes on.
     """
-    from barnabas.cli.start import several
+    from barnabas.cli.start import service, several
 
     if (pid := several.restarter(directory)) is None or pid in told:
         return None
@@ -108,7 +108,7 @@ def _end_restart(directory: Path, timeout: float, told: set[int]) -> str | None:
     for _ in range(2):
         if _end(pid, directory, several.restarter, seconds):
             return None
-        seconds = max(timeout, AT_ONCE_SECONDS)
+        seconds = max(timeout, AT_ONCE_SECONDS) + service.END_SECONDS
     return f"the restart of the brokers in {directory} (process {pid}) did not end: see whether it runs, and try again"
 
 
@@ -119,6 +119,7 @@ def _end(pid: int, directory: Path, find: Callable[[Path], int | None], seconds:
     """
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGCONT)  # one that was suspended by Ctrl-Z would hear it when nobody expects it any more
     end = time.monotonic() + seconds
     while find(directory) == pid:
         if time.monotonic() > end:

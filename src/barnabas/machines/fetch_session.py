@@ -366,6 +366,8 @@ class FetchSession:
         for wanted in partitions:
             partition = known.get(wanted[:2])
             if partition is not None:
+                if wanted[3] == partition.fetch_offset and self.privileged:
+                    partition.sent_high_watermark = UNKNOWN  # a follower that has not moved may not have taken it
                 partition.ask(wanted)
             else:
                 added = SessionPartition(wanted)

@@ -273,6 +273,11 @@ class PartitionLeader:
         """The broker epoch with which each replica fetched last."""
         return tuple(self._epochs.get(replica, NO_BROKER_EPOCH) for replica in isr)
 
+    @property
+    def is_proposed(self) -> bool:
+        """Whether an ISR was proposed of which it is not known what became."""
+        return self._is_proposed
+
     def propose(self, replicas: Collection[int]) -> None:
         """Propose this ISR: replicas that join count from now on, replicas that leave until the controller agrees."""
         self._doubtful |= self._is_proposed

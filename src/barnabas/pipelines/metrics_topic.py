@@ -1,7 +1,8 @@
 """The topic in which pipelines and loads report: a JSON record for every batch, keyed by the query.
 
 It has a name by default, so that the console finds reports without anything being configured, and is made with a week
-of retention when it is not there. A report that cannot be sent is no reason to stop: the log says so once.
+of retention when it is not there. A report that cannot be sent is no reason to stop: the log says so, and not again
+while the reason stays the same.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ class MetricsTopic:
         self._config = {name: value for name, value in kafka.items() if name not in CLIENT_ONLY}
         self._servers = str(self._config.pop("bootstrap.servers", ""))
         self._producer: Producer[Any, Any] | None = None
+        self._reason: str | None = None
+        """Why the last report could not be sent."""
 
     def open(self) -> None:
         """Open a producer for the first batch, while that is still worked on.
@@ -70,8 +73,11 @@ class MetricsTopic:
         """Log what the block cannot send. A topic that nobody has named is not tried again."""
         try:
             yield
+            self._reason = None
         except BarnabasError as error:
-            log.warning("%s cannot be sent to the topic %s: %s", what, self._topic, error)
+            before, self._reason = self._reason, str(error)
+            level = logging.DEBUG if self._reason == before else logging.WARNING
+            log.log(level, "%s cannot be sent to the topic %s: %s", what, self._topic, error)
             if self._topic == DEFAULT and self._producer is None:
                 self._topic = None
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import io
+import socket
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
-from bench.clients import groups
+from bench.clients import groups, wire
 from bench.clients.java import parse_consumed
+from kio.schema.consumer_group_heartbeat.v1 import request as beat
+from kio.schema.consumer_group_heartbeat.v1 import response as beaten
 from kio.schema.errors import ErrorCode
 from kio.schema.offset_commit.v9 import response
-from kio.schema.types import TopicName
-from kio.serial import entity_writer
+from kio.schema.types import GroupId, TopicName
+from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i32, i32Timedelta
 
 HEAD = (
@@ -52,3 +56,52 @@ def test_each_group_commits_by_itself() -> None:
     requests = groups.commit_requests("topic", 3)
     assert len(set(requests)) == 3
     assert all(b"commits-%d" % number in request for number, request in enumerate(requests))
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_member_takes_its_epoch_and_gives_back_the_partitions_that_it_was_told(named: bool) -> None:
+    places = ((uuid4(), (i32(0), i32(300))), (uuid4(), ()))
+    assigned = beaten.Assignment(
+        topic_partitions=tuple(
+            beaten.TopicPartitions(topic_id=topic_id, partitions=partitions) for topic_id, partitions in places
+        )
+    )
+    near, far = socket.socketpair()
+    with near, far:
+        member = groups.Member(near, "group", "topic", "a")
+        far.sendall(_told("a" if named else None, 7, assigned))
+        assert member.receive()
+        member.send()
+        confirmed = _asked(wire.receive(far))
+        assert (confirmed.group_id, confirmed.member_id, confirmed.member_epoch) == (GroupId("group"), "a", 7)
+        assert confirmed.topic_partitions is not None
+        assert tuple((place.topic_id, place.partitions) for place in confirmed.topic_partitions) == places
+        far.sendall(_told("a" if named else None, 7, None))
+        assert not member.receive()
+        member.send()
+        assert _asked(wire.receive(far)).topic_partitions is None
+        far.sendall(_told("a" if named else None, 8, None))
+        assert member.receive()
+        assert member.epoch == 8
+
+
+def _told(member: str | None, epoch: int, assignment: beaten.Assignment | None) -> bytes:
+    """An answer to a heartbeat."""
+    answer = beaten.ConsumerGroupHeartbeatResponse(
+        throttle_time=i32Timedelta.parse(timedelta()),
+        error_code=ErrorCode.none,
+        member_id=member,
+        member_epoch=i32(epoch),
+        heartbeat_interval=i32Timedelta.parse(timedelta(seconds=5)),
+        assignment=assignment,
+    )
+    buffer = io.BytesIO()
+    entity_writer(beaten.ConsumerGroupHeartbeatResponse)(buffer, answer)
+    body = bytes(5) + buffer.getvalue()
+    return len(body).to_bytes(4, "big") + body
+
+
+def _asked(frame: bytes) -> beat.ConsumerGroupHeartbeatRequest:
+    """A heartbeat, behind its header."""
+    start = frame.index(b"bench") + len(b"bench") + 1
+    return entity_reader(beat.ConsumerGroupHeartbeatRequest)(frame, start)[0]

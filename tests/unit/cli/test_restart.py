@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import click
 import pytest
 
 from barnabas.cli.common.failures import Failed
-from barnabas.cli.restart import ignores_sighup
+from barnabas.cli.restart import ignores_sighup, restart_one
 from barnabas.cli.start import command, rolling, service, several
 
 if TYPE_CHECKING:
@@ -134,6 +137,43 @@ def test_a_restart_that_is_interrupted_leaves_no_broker_stopped(brokers: Brokers
     before = signal.getsignal(number)
     assert brokers.restart(roll).exit_code == 128 + number
     assert signal.getsignal(number) is before
+
+
+def test_a_terminal_that_is_closed_tells_it_twice(brokers: Brokers) -> None:
+    """The shell does, and then the system: the second signal killed the restart, and the broker at hand was down."""
+
+    def roll(_: object, restart: Callable[[int], None], *__: Any, given_up: Callable[[], bool], **___: Any) -> None:
+        def close_terminal(_: str) -> None:
+            os.kill(os.getpid(), signal.SIGHUP)
+            os.kill(os.getpid(), signal.SIGHUP)
+
+        brokers.on_start = close_terminal
+        restart(1)
+        assert brokers.running == {"0", "1", "2"}
+        assert given_up()
+
+    before = signal.getsignal(signal.SIGHUP)
+    assert brokers.restart(roll).exit_code == 128 + signal.SIGHUP
+    assert signal.getsignal(signal.SIGHUP) is before
+
+
+def test_a_broker_is_started_again_though_nobody_reads_that_it_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EIO, "the terminal is gone")
+
+    started = []
+
+    def start(words: list[str], folder: Path) -> Any:
+        started.append(folder)
+        return SimpleNamespace(pid=1), "ready"
+
+    monkeypatch.setattr(click, "echo", fail)
+    monkeypatch.setattr(service, "stop_or_kill", lambda *_: 1)
+    monkeypatch.setattr(service, "start_in_background", start)
+    restart_one(tmp_path, [], 1.0)
+    assert started == [tmp_path]
 
 
 def test_no_more_brokers_are_started_after_an_interruption(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,6 +196,19 @@ def test_a_restart_of_the_brokers_is_ended_before_them(
     assert several.restarter(place) is None
 
 
+def test_a_restart_that_was_suspended_is_ended_too(run: Run, tmp_path: Path, holder: Holder) -> None:
+    """The signal came when it went on, and it started the broker at hand then."""
+    broker = holder("0")
+    (tmp_path / "0" / "barnabas.pid").write_text(f"{broker.pid}\n")
+    with subprocess.Popen([sys.executable, "-c", RESTART_AND_WAIT, tmp_path, tmp_path, "1"]) as restart:
+        wait_until(lambda: several.restarter(tmp_path) == restart.pid, "the restart")
+        restart.send_signal(signal.SIGSTOP)
+        result = run("stop", "--brokers", "1", "--data", tmp_path)
+        restart.kill()
+    assert result.exit_code == 0
+    assert (tmp_path / "ended").read_text() == "while the broker ran"
+
+
 def test_a_restart_is_ended_with_the_broker_that_does_not_get_ready(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +230,7 @@ def test_brokers_are_stopped_though_the_restart_of_them_does_not_end(
     run: Run, tmp_path: Path, holder: Holder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stop, "AT_ONCE_SECONDS", 0.1)
+    monkeypatch.setattr(service, "END_SECONDS", 0.1)
     broker = holder("0")
     (tmp_path / "0" / "barnabas.pid").write_text(f"{broker.pid}\n")
     with subprocess.Popen([sys.executable, "-c", RESTART_AND_WAIT, tmp_path, tmp_path, "1000"]) as restart:
@@ -249,3 +263,32 @@ def test_a_broker_that_ends_is_not_killed_in_a_restart(tmp_path: Path, holder: H
     assert service.stop_or_kill(tmp_path, 60) is None
     assert child.wait(60) == -signal.SIGTERM
     assert service.stop_or_kill(tmp_path, 60) is None, "none runs"
+
+
+def test_a_broker_is_stopped_by_a_python_that_knows_no_handles_of_processes(
+    tmp_path: Path, holder: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was told to stop, and then an AttributeError kept it from being started again."""
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    polite, deaf = holder("0"), holder("1", deaf=True)
+    for folder, child in (("0", polite), ("1", deaf)):
+        (tmp_path / folder / "barnabas.pid").write_text(str(child.pid))
+    assert service.stop_or_kill(tmp_path / "0", 60) is None
+    assert polite.wait(60) == -signal.SIGTERM
+    assert service.stop_or_kill(tmp_path / "1", 0.1) == deaf.pid
+    assert deaf.wait(60) == -signal.SIGKILL
+
+
+def test_a_broker_of_which_there_can_be_no_handle_is_not_told_to_stop(
+    tmp_path: Path, holder: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(pid: int) -> None:
+        raise RuntimeError(f"no handle of {pid}")
+
+    monkeypatch.setattr(service, "_handle", fail)
+    child = holder()
+    (tmp_path / "barnabas.pid").write_text(str(child.pid))
+    with pytest.raises(RuntimeError):
+        service.stop_or_kill(tmp_path, 60)
+    assert child.poll() is None
+    assert service.is_running(tmp_path)

@@ -124,6 +124,17 @@ class TestContexts:
         assert client.session_id != NO_SESSION
         assert (len(cache), cache.partition_count) == (1, 3)
 
+    @pytest.mark.parametrize("follower", [True, False])
+    def test_a_follower_that_names_a_partition_where_it_was_is_told_again(
+        self, cache: FetchSessionCache, follower: bool
+    ) -> None:
+        """It may have dropped what it was told. A consumer gets what Kafka would send it."""
+        client = Client(cache, follower=follower)
+        client.fetch({"a": [0, 1]})
+        assert client.fetch() == []
+        assert client.fetch({"a": [1]}) == (["a-1"] if follower else [])
+        assert client.fetch({"a": [0]}, offset=5) == []
+
     def test_the_final_epoch_opens_no_session(self, cache: FetchSessionCache) -> None:
         client = Client(cache)
         client.epoch = FINAL_EPOCH

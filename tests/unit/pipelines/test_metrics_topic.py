@@ -79,6 +79,22 @@ def test_a_topic_that_was_named_is_tried_again_with_the_batch(caplog: pytest.Log
     assert len(caplog.records) == 1
 
 
+def test_the_same_reason_is_told_once_until_something_was_sent(caplog: pytest.LogCaptureFixture) -> None:
+    topic = Topic("reports", True, True, True, False, True)
+    with caplog.at_level(logging.WARNING):
+        topic.open()
+        topic.send(METRICS)
+        topic.send(METRICS)
+        assert len(caplog.records) == 1
+        topic.send(METRICS)
+        topic._producer = None
+        topic.send(METRICS)
+    assert [each.getMessage().partition(" cannot")[0] for each in caplog.records] == [
+        "The next metrics",
+        "The metrics of batch 1",
+    ]
+
+
 def test_nothing_is_opened_where_no_topic_is_wanted() -> None:
     topic = Topic(None)
     topic.open()

@@ -81,8 +81,8 @@ class FollowerSession:
     def __init__(self) -> None:
         self.id = 0
         self.epoch = 0
-        self._positions: dict[Place, FetchPosition] = {}
-        """Where each partition was in the last fetch."""
+        self._positions: dict[Place, FetchPosition | None] = {}
+        """Where each partition was in the last fetch; None if what the leader told of it then was dropped."""
 
     def next(
         self, positions: dict[Place, FetchPosition], absent: Iterable[Place]
@@ -104,6 +104,11 @@ class FollowerSession:
         self._positions.update(changed)
         for place in forgotten:
             del self._positions[place]
+
+    def name_again(self, place: Place) -> None:
+        """Name a partition in the next request, wherever it is: the leader tells again what was dropped."""
+        if place in self._positions:
+            self._positions[place] = None
 
     def restart(self) -> None:
         """Begin a new session with the next request."""
@@ -354,6 +359,7 @@ class ReplicaFetcher:
             place = fetched.topic_id, fetched.partition
             follower = self._followers.get(place)
             if follower is None or place in self._unasked:
+                self._session.name_again(place)
                 continue
             self._awake[place] = follower
             if fetched.error == _OUT_OF_RANGE:

@@ -4,6 +4,9 @@ A follower that was not caught up for replica.lag.time.max.ms has to leave the I
 The leader proposes both to the controller (AlterPartition), one change per partition at a time. A replica that is
 proposed to join counts at once. A replica that is proposed to leave counts until the controller has agreed
 (`machines/partition`).
+
+What the controller has not decided, because it could not be reached or is none any more, is proposed again after a
+moment: meanwhile a replica that caught up is not in sync, and one that was proposed to join holds up acks=all.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from barnabas.model.errors import ApiError, BarnabasError
@@ -31,6 +35,9 @@ _BATCHING_SECONDS: Final = 0.01
 """How long to wait for more followers that catch up, to propose them in one request."""
 _LONGEST_CHECK_SECONDS: Final = 10.0
 """The longest time between two checks of all followers."""
+_RETRY_SECONDS: Final = 0.05
+_LONGEST_RETRY_SECONDS: Final = 1.0
+"""How long to wait before what was not decided is proposed again: twice as long each time, up to this."""
 
 
 class IsrProposal(NamedTuple):
@@ -72,6 +79,8 @@ class IsrManager:
         self._has_growing = asyncio.Event()
         self._proposed: set[LeaderPartition] = set()
         """Partitions with a proposal under way."""
+        self._undecided: dict[LeaderPartition, None] = {}
+        """Partitions of whose last proposal it is not known what became."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -92,26 +101,31 @@ class IsrManager:
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
-        next_check = 0.0
+        next_check, pause = 0.0, _RETRY_SECONDS
         while True:
             lag_ms = self._settings.number("replica.lag.time.max.ms")
             if loop.time() >= next_check:
                 next_check = loop.time() + min(lag_ms / 2000, _LONGEST_CHECK_SECONDS)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(next_check):
+                async with asyncio.timeout_at(min(next_check, loop.time() + (pause if self._undecided else inf))):
                     await self._has_growing.wait()
                     await asyncio.sleep(_BATCHING_SECONDS)
             self._has_growing.clear()
-            partitions = [each for each in self._growing if self._replicas.get(*each.tp) is each]
-            self._growing.clear()
+            due = self._growing | self._undecided
+            self._growing, self._undecided = {}, {}
             if loop.time() >= next_check:
-                partitions = list(self._replicas.all())
+                due = dict.fromkeys(self._replicas.all())
             try:
-                await self._propose(partitions, lag_ms / 1000)
+                await self._propose([each for each in due if self._replicas.get(*each.tp) is each], lag_ms / 1000)
             except BarnabasError as error:
-                logger.info("Could not reach the controller to change in-sync replicas. It is tried again: %s", error)
+                logger.log(
+                    logging.INFO if pause == _RETRY_SECONDS else logging.DEBUG,
+                    "Could not reach the controller to change in-sync replicas. It is tried again: %s",
+                    error,
+                )
             except Exception:
                 logger.exception("The check of in-sync replicas failed. It is tried again.")
+            pause = min(2 * pause, _LONGEST_RETRY_SECONDS) if self._undecided else _RETRY_SECONDS
 
     async def _propose(self, partitions: Iterable[LeaderPartition], max_lag: float) -> None:
         """Propose every change that is due, in one request."""
@@ -134,9 +148,15 @@ class IsrManager:
                 )
             )
         try:
-            decisions = await self._authority.alter_isr(proposals)
+            self._take(wanted, await self._authority.alter_isr(proposals))
         finally:
             self._proposed.difference_update(partition for partition, _ in wanted)
+            self._undecided = {partition: None for partition, _ in wanted if partition.leader.is_proposed}
+
+    def _take(
+        self, wanted: Sequence[tuple[LeaderPartition, tuple[int, ...]]], decisions: Iterable[IsrDecision | ApiError]
+    ) -> None:
+        """What the controller says to the proposals."""
         level = logging.INFO if len(wanted) <= _LOGGED_ONE_BY_ONE else logging.DEBUG
         for (partition, isr), decision in zip(wanted, decisions, strict=True):
             if isinstance(decision, ApiError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -243,12 +244,13 @@ def start_all_in_background(
 
 
 def start_in_background(words: list[str], data: Path) -> None:
-    """Start a broker, and say when it is ready; raises Failed if it is not."""
+    """Start a broker, and say when it is ready; raises Failed if it is not. That nobody reads it changes nothing."""
     from barnabas.cli.start import service
 
     process, ready = service.start_in_background(words, data)
-    click.echo(ready)
-    click.echo(f"It is process {process.pid}; its log is {data / service.LOG_FILE}")
+    with suppress(OSError):
+        click.echo(ready)
+        click.echo(f"It is process {process.pid}; its log is {data / service.LOG_FILE}")
 
 
 def _as_words(options: BrokerCommandOptions) -> list[str]:

@@ -36,8 +36,9 @@ PID_FILE = "barnabas.pid"
 LOG_FILE = "barnabas.log"
 LOCK_FILE = ".lock"
 KILL_SECONDS = 30.0
-END_SECONDS = 5.0
 """How long a process that is killed may take to be gone: the system first ends what it writes to disk."""
+END_SECONDS = 5.0
+"""How long a broker that is not ready yet may take to end before it is killed."""
 
 
 def is_running(data: Path) -> bool:
@@ -179,10 +180,11 @@ def stop_or_kill(data: Path, deadline: float) -> int | None:
     That is for who starts it again: one that hangs would keep all others from their restart. What it acknowledged is
     recovered. Returns the pid of one that was killed.
     """
-    pid = _send_stop(data)
+    pid = _find(data)
     if pid is None:
         return None
-    with _killer(pid, data) as kill:
+    with _killer(pid, data) as kill:  # before the signal: nothing that fails here may leave a broker that was stopped
+        _send_stop(pid)
         try:
             _wait_for_end(data, pid, deadline, time.monotonic() + deadline)
         except Failed:
@@ -201,12 +203,10 @@ def _killer(pid: int, data: Path) -> Iterator[Callable[[], bool]]:
     tell that it is still this broker; the function returns whether it knew.
     """
     try:
-        handle = os.pidfd_open(pid) if sys.platform == "linux" else None
+        handle = _handle(pid)
     except ProcessLookupError:  # it has ended just now
         yield lambda: True
         return
-    except OSError:  # an old kernel, or a sandbox
-        handle = None
 
     def kill() -> bool:
         with suppress(ProcessLookupError):
@@ -225,12 +225,24 @@ def _killer(pid: int, data: Path) -> Iterator[Callable[[], bool]]:
             os.close(handle)
 
 
+def _handle(pid: int) -> int | None:
+    """A handle of a process; None where the system or this Python has none. Raises ProcessLookupError."""
+    if sys.platform != "linux" or not (hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal")):
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise
+    except OSError:  # an old kernel, or a sandbox
+        return None
+
+
 def stop_together(directories: Iterable[Path], deadline: float) -> Iterator[tuple[Path, int | Failed | None]]:
     """End the brokers of these data directories: all are told before the first is waited for.
 
     Gives each with its pid, None where none was running, or with why it did not end.
     """
-    told = [(data, _failed_or(_send_stop, data)) for data in directories]
+    told = [(data, _failed_or(_stop, data)) for data in directories]
     end = time.monotonic() + deadline
     for data, pid in told:
         yield data, _failed_or(_wait_for_end, data, pid, deadline, end) if isinstance(pid, int) else pid
@@ -243,8 +255,21 @@ def _failed_or(function: Callable[P, T], *given: P.args, **named: P.kwargs) -> T
         return failure
 
 
-def _send_stop(data: Path) -> int | None:
-    """Send SIGTERM to the broker of a data directory; returns its pid, None when none was running."""
+def _stop(data: Path) -> int | None:
+    """Tell the broker of a data directory to stop; returns its pid, None when none is running."""
+    pid = _find(data)
+    if pid is not None:
+        _send_stop(pid)
+    return pid
+
+
+def _send_stop(pid: int) -> None:
+    with suppress(ProcessLookupError):  # it ends by itself just now
+        os.kill(pid, signal.SIGTERM)
+
+
+def _find(data: Path) -> int | None:
+    """The pid of the broker of a data directory; None when none is running."""
     if not is_running(data):
         (data / PID_FILE).unlink(missing_ok=True)
         return None
@@ -258,8 +283,6 @@ def _send_stop(data: Path) -> int | None:
             f"a process has locked {data}, but {PID_FILE} does not name it: it is a broker that is still starting, "
             f"or another program. Try again, or find it with: fuser -v {data / LOCK_FILE}"
         )
-    with suppress(ProcessLookupError):  # it ends by itself just now
-        os.kill(pid, signal.SIGTERM)
     return pid
 
 

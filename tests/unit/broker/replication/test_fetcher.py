@@ -389,3 +389,55 @@ async def test_a_partition_that_is_led_by_another_between_two_pieces_gets_no_mor
         assert log.log_end_offset == 250
 
     await run(tmp_path, LogConfig(), story, FarAhead())
+
+
+class InSession(Leader):
+    """Opens a session when it is told to, and has the partition followed anew while it answers then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opens = False
+        self.follow_anew: Callable[[], None] = lambda: None
+        self.named: asyncio.Queue[int] = asyncio.Queue()
+        """How many topics each request of the session names."""
+
+    async def ask(
+        self, key: int, version: int, body: Sequence[bytes | bytearray | memoryview], *, flexible: bool, seconds: float
+    ) -> memoryview:
+        request = entity_reader(fetch_request.FetchRequest)(bytes(body[0]), 0)[0]
+        self.asked.put_nowait(0)
+        if request.session_id:
+            self.named.put_nowait(len(request.topics))
+            await asyncio.Event().wait()
+        await asyncio.sleep(0)
+        if self.opens:
+            self.follow_anew()
+        partition: Any = zero(fetch_response.PartitionData, high_watermark=i64(0))
+        topic: Any = zero(fetch_response.FetchableTopicResponse, topic_id=TOPIC_ID, partitions=(partition,))
+        response = zero(fetch_response.FetchResponse, session_id=i32(7 if self.opens else 0), responses=(topic,))
+        answer = BytesIO()
+        entity_writer(fetch_response.FetchResponse)(answer, response)
+        return memoryview(b"\0" + answer.getvalue())
+
+
+@pytest.mark.parametrize("anew", [True, False])
+async def test_what_an_answer_said_of_a_partition_that_is_followed_anew_is_asked_for_again(
+    tmp_path: Path, anew: bool
+) -> None:
+    """The leader took it as told: the follower did not hear of a high watermark before the next record."""
+    leader = InSession()
+
+    async def story(_: Leader, disk: Disk, log: Log) -> None:
+        remove: Any = disk.unfollow
+        fetcher, follower = remove.func.__self__, remove.args[0]
+
+        def follow_anew() -> None:
+            fetcher.remove(follower)
+            fetcher.add(FollowerPartition(TP, TOPIC_ID, log, leader_id=2, leader_epoch=0))
+
+        if anew:
+            leader.follow_anew = follow_anew
+        leader.opens = True
+        assert await leader.named.get() == (1 if anew else 0)
+
+    await run(tmp_path, LogConfig(), story, leader)
