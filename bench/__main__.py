@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import signal
 import subprocess
@@ -30,6 +31,7 @@ _PAGE: Final = _ROOT / "docs" / "benchmarks.md"
 def main() -> int:
     """Run the command line."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the brokers that were started end with us
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what pip installs is compiled once, not at every start
     options = _options()
     titles = [row.title for row in ROWS]
     if options.saved or options.kept:

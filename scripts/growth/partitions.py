@@ -40,7 +40,7 @@ _LONG_WAIT: Final = 20_000
 """Milliseconds that a follower's fetch may wait for records."""
 _METADATA, _DELETE_TOPICS, _ELECT_LEADERS, _REASSIGN = 3, 20, 43, 45
 _UNKNOWN_TOPIC: Final = 3
-_BYTES_OF_A_REPLICA: Final = 40_000
+_BYTES_OF_A_REPLICA: Final = 20_000
 """A careful estimate, to tell beforehand whether the machine holds a size."""
 
 

@@ -18,7 +18,7 @@ from kio.static.primitive import i32, i32Timedelta
 from barnabas.machines.controller.image import ClusterImage, PartitionImage, TopicImage
 from barnabas.machines.groups.classic.group import ClassicGroup
 from barnabas.machines.groups.consumer.group import ConsumerGroup
-from barnabas.machines.groups.consumer.rules import StillThere, unchanged_member
+from barnabas.machines.groups.consumer.rules import Stepped, StillThere, unchanged_member
 from barnabas.machines.groups.consumer.states import GROUP_TRANSITIONS, ConsumerGroupState
 from barnabas.machines.groups.coordinator import GroupCoordinator
 from barnabas.machines.groups.settings import GroupSettings
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from barnabas.machines.groups.table import PackedOutcome
+    from barnabas.machines.outcome import OneRecord
     from barnabas.protocol.coordinator_records import CoordinatorRecord
 
 GROUP = "a-group"
@@ -86,6 +87,8 @@ class Coordinator:
         self.log: list[CoordinatorRecord] = []
         self.timers: dict[TimerKey, int] = {}
         self.now_ms = 1_000_000
+        self.stepped = 0
+        """How many heartbeats were steps of the shortest way."""
         self.is_full = False
         """Whether everything that can be refused as too large is."""
         self.steps: set[tuple[ConsumerGroupState, ConsumerGroupState]] = set()
@@ -148,8 +151,13 @@ class Coordinator:
         idle = asked.group_id, asked.member_id, asked.member_epoch
         there = self.rules.still_there(*idle, client.client_id, client.client_host)
         outcome = self.rules.consumer_group_heartbeat(asked, client, self.now_ms)
-        if there is not None and asked == idle_request(*idle):
-            self._check_still_there(there, outcome)
+        step = self.rules.step(*idle, client.client_id, client.client_host, self.now_ms)
+        if asked == idle_request(*idle):
+            assert there is None or step is None
+            if there is not None:
+                self._check_still_there(there, outcome)
+            if step is not None:
+                self._check_step(step, client, outcome)
         if is_short:
             by_all = self.rules._consumer._decide(asked, client, self.now_ms)
             pairs = [list(map(self.rules.encode, each.changes)) for each in (by_all, outcome)]
@@ -212,6 +220,18 @@ class Coordinator:
         assert outcome.changes == ()
         assert outcome.timers == (Timer(there.session, self.now_ms + there.session_timeout_ms),)
         assert pack_still_there(7, answer.member_id, answer.member_epoch, there.interval_ms) == pack(7, 1, answer)
+
+    def _check_step(self, step: OneRecord, client: Client, outcome: PackedOutcome) -> None:
+        """The shortest way decides what all the rules do about a member that only steps into another epoch."""
+        [(_, answer)] = outcome.replies
+        assert isinstance(answer, ConsumerGroupHeartbeatResponse)
+        assert answer.member_id is not None
+        assert isinstance(step.response, Stepped)
+        decided = step.outcome(client)
+        assert (decided.changes, decided.timers) == (outcome.changes, outcome.timers)
+        assert step.pair == self.rules.encode(step.change)
+        assert pack_still_there(7, answer.member_id, *step.response) == pack(7, 1, answer)
+        self.stepped += 1
 
     def _store_packed(self, record: PackedRecord) -> None:
         """Apply a record that was packed when it was decided; its replay from the log comes to the same."""

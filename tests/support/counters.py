@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.coordinators.calls import Call
 from barnabas.broker.coordinators.runtime import CoordinatorLog, CoordinatorParts, Runtime
-from barnabas.machines.outcome import CoordinatorOutcome, Outcome, Timer
+from barnabas.machines.outcome import CoordinatorOutcome, OneRecord, Outcome, Timer
 from barnabas.model.errors import ApiError, ErrorCode, NotCoordinator
 from tests.support.parts import make_topic, running_parts
 
@@ -31,13 +31,23 @@ COUNT = struct.Struct(">q")
 class Counters:
     """Counts by name. `wait` is answered by the next count, or by a timer."""
 
+    one_record = False
+    """Whether a count that answers nobody else is decided as `OneRecord`."""
+
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
         self.pending: dict[int, dict[str, int]] = {}
         self.waiting: list[Call[Any]] = []
 
-    def count(self, name: str, call: Call[Any], *, size: int = 0) -> CoordinatorOutcome[Count]:
+    def count(self, name: str, call: Call[Any], *, size: int = 0) -> CoordinatorOutcome[Count] | OneRecord:
         """One more; the record that is kept of it is `size` bytes larger than it needs to be."""
+        if self.one_record and not self.waiting:
+            change = name, self.counts.get(name, 0) + 1, size
+            return OneRecord(self.encode(change), change, self.replay, change[1], None)
+        return self.count_and_tell(name, call, size=size)
+
+    def count_and_tell(self, name: str, call: Call[Any], *, size: int = 0) -> CoordinatorOutcome[Count]:
+        """The same, and answer who waits for it."""
         number = self.counts.get(name, 0) + 1
         waiting, self.waiting = self.waiting, []
         replies = tuple((each, "counted") for each in waiting)
@@ -50,7 +60,7 @@ class Counters:
 
     def count_and_send(self, name: str, call: Call[Any]) -> CoordinatorOutcome[Count]:
         """One more, of which others are told."""
-        return replace(self.count(name, call), sends=(name,))
+        return replace(self.count_and_tell(name, call), sends=(name,))
 
     def wait(self, call: Call[Any], at_ms: int) -> CoordinatorOutcome[Count]:
         """Answer at the next count, or at this time."""
@@ -63,7 +73,7 @@ class Counters:
             return Outcome(replies=((call, NotCoordinator("unknown")),))
         return Outcome(replies=((call, self.counts[name]),))
 
-    def encode(self, record: tuple[str, int, int]) -> tuple[bytes, bytes | None]:
+    def encode(self, record: tuple[str, int, int]) -> tuple[bytes, bytes]:
         name, number, size = record
         return name.encode(), COUNT.pack(number) + bytes(size)
 
@@ -125,7 +135,7 @@ def new_call() -> Call[Any]:
     return Call("client", "/127.0.0.1", 1, lambda error: error)
 
 
-def counting(name: str, call: Call[Any]) -> Callable[[Counters, Call[Any], int], CoordinatorOutcome[Count]]:
+def counting(name: str, call: Call[Any]) -> Callable[[Counters, Call[Any], int], CoordinatorOutcome[Count] | OneRecord]:
     """What is asked of a shard to count."""
     return lambda machine, _, now_ms: machine.count(name, call)
 

@@ -11,7 +11,7 @@ the two travel together, and nobody has to know which response it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, NamedTuple, Never, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Never, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -89,6 +89,28 @@ CoordinatorOutcome = Outcome[Change_co, Asker[Never], object]
 def as_before() -> Outcome[Never, Never, Never]:
     """For `otherwise`, where deciding changed nothing: there is nothing to undo."""
     return Outcome()
+
+
+class OneRecord(NamedTuple):
+    """A decision of one record, which is packed already, and of the answer to the request that led to it.
+
+    It comes to what its `outcome` comes to, with less work. Most decisions of a busy coordinator are of this kind:
+    commits of an offset, and steps of members into another epoch.
+    """
+
+    pair: tuple[bytes, bytes]
+    """Key and value of the record."""
+    change: Any
+    """What the machine's `replay` takes."""
+    replay: Callable[[Any], object]
+    """The same as the machine's `replay`, for this change in this moment."""
+    response: object
+    timer: Timer | None
+
+    def outcome(self, asker: Asker[Any]) -> CoordinatorOutcome[Any]:
+        """The decision as all others are."""
+        timers = () if self.timer is None else (self.timer,)
+        return Outcome(changes=(self.change,), replies=((asker, self.response),), timers=timers, otherwise=as_before)
 
 
 def answer(asker: Asker[Response], response: Response | ApiError) -> CoordinatorOutcome[Never]:

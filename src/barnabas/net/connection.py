@@ -384,7 +384,7 @@ class Connection:
                 self._answer(answer)
             if self._closed:
                 return
-        if self._busy and self._inbox and not self._giving_way:
+        if self._busy and self._inbox.filled and not self._giving_way:
             self._give_way()
         else:
             self._go_on()
@@ -503,7 +503,7 @@ class Connection:
                 self.close()
             return
         self._busy = False
-        if self._inbox:
+        if self._inbox.filled:
             try:
                 self._serve_inbox()
             except InvalidFrame as error:

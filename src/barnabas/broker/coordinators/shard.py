@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Never, TypeVar
 from barnabas.broker.coordinators import record_log
 from barnabas.broker.coordinators.calls import MessageSender
 from barnabas.broker.coordinators.timers import Timers
-from barnabas.machines.outcome import Asker, Machine, Outcome
+from barnabas.machines.outcome import Asker, Machine, OneRecord, Outcome
 from barnabas.model.errors import (
     ApiError,
     CoordinatorLoadInProgress,
@@ -46,6 +46,7 @@ from barnabas.model.errors import (
     StorageFailed,
     UnknownServerError,
 )
+from barnabas.protocol.records.records import RECORD_OVERHEAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -132,7 +133,7 @@ class Shard(Generic[M]):
 
     # Decisions of the machine
 
-    def ask(self, decide: Callable[[M, A, int], CoordinatorOutcome[object]], call: A) -> None:
+    def ask(self, decide: Callable[[M, A, int], CoordinatorOutcome[object] | OneRecord], call: A) -> None:
         """Let the machine decide a request, and make the decision durable."""
         machine = self.machine
         if machine is None:
@@ -147,6 +148,9 @@ class Shard(Generic[M]):
         except Exception:
             self._reload(machine, "failed to decide a request")
             call.fail(_failed(self.partition))
+            return
+        if isinstance(outcome, OneRecord):
+            self._enter(machine, outcome, call, now_ms)
             return
         replies = outcome.replies
         if not replies or (replies[0][0] is not call and all(asker is not call for asker, _ in replies)):
@@ -278,17 +282,45 @@ class Shard(Generic[M]):
                 self._timers.set(timer.key, timer.at_ms, now_ms)
         if self._unwritten:
             self._waiting += replies
-            if (
-                (self._is_quiet and self._decisions == 1)
-                or (len(self._waiting) >= MOST_WAITING and self._tells_early())
-                or self._unwritten_bytes > MAX_BATCH
-            ):
+            if self._is_to_be_written():
                 self._write()
         elif self._waiting:
             self._waiting += replies
             self._write()
         elif replies:
             self._release(replies)
+
+    def _enter(self, machine: M, decided: OneRecord, call: Asker[Never], now_ms: int) -> None:
+        """As `apply`, for a decision of one record, if the batch of this turn has room for it."""
+        key, value = decided.pair
+        size = self._unwritten_bytes + RECORD_OVERHEAD + len(key) + len(value)
+        if size > self._room or self.partition.log.config is not self._config:
+            self.apply(machine, decided.outcome(call), now_ms)
+            return
+        if not self._decisions:
+            self._call_soon(self._end_turn)
+        self._decisions += 1
+        self._unwritten.append(decided.pair)
+        self._unwritten_bytes = size
+        self._waiting.append((call, decided.response))
+        try:
+            decided.replay(decided.change)
+        except Exception as error:
+            self._fail(error)
+            return
+        timer = decided.timer
+        if timer is not None and timer.at_ms is not None:
+            self._timers.set(timer.key, timer.at_ms, now_ms)
+        if self._is_to_be_written():
+            self._write()
+
+    def _is_to_be_written(self) -> bool:
+        """Whether the end of the turn is not waited for."""
+        return (
+            (self._is_quiet and self._decisions == 1)
+            or (len(self._waiting) >= MOST_WAITING and self._tells_early())
+            or self._unwritten_bytes > MAX_BATCH
+        )
 
     def _store(self, machine: M, outcome: CoordinatorOutcome[object]) -> None:
         """Queue the records of a decision to be appended when the turn of the event loop is over, and replay them."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.coordinators.calls import PackedCall
 from barnabas.broker.serving.registry import BY_KEY
+from barnabas.machines.groups.consumer.rules import Stepped
 from barnabas.machines.security.acls import Operation
 from barnabas.model.errors import (
     ApiError,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from barnabas.broker.serving.caller import Caller
     from barnabas.machines.groups.coordinator import GroupCoordinator
     from barnabas.machines.groups.table import GroupOutcome, PackedOutcome
+    from barnabas.machines.outcome import OneRecord
     from barnabas.net.reply import Answer, Parked
     from barnabas.protocol.messages.groups.consumer_group_heartbeat import (
         ConsumerGroupHeartbeatRequest,
@@ -197,9 +199,8 @@ def usual_consumer_group_heartbeat(
     ):
         shard.set_timer(there.session, there.session_timeout_ms, 0)
         return consumer_heartbeats.pack_still_there(correlation_id, member_id, epoch, there.interval_ms)
-    request = consumer_heartbeats.idle_request(group_id, member_id, epoch)
-    call = PackedCall(caller, version, correlation_id, request, _pack_consumer_heartbeat)
-    shard.ask(_decide_consumer_heartbeat, call)
+    call = PackedCall(caller, version, correlation_id, idle, _pack_idle_heartbeat)
+    shard.ask(_decide_idle_heartbeat, call)
     return call.result()
 
 
@@ -248,6 +249,25 @@ def _decide_consumer_heartbeat(
     machine: GroupCoordinator, call: PackedCall[ConsumerGroupHeartbeatRequest], now_ms: int
 ) -> PackedOutcome:
     return machine.consumer_group_heartbeat(call.request, call, now_ms)
+
+
+def _decide_idle_heartbeat(
+    machine: GroupCoordinator, call: PackedCall[tuple[str, str, int]], now_ms: int
+) -> PackedOutcome | OneRecord:
+    group_id, member_id, epoch = call.request
+    step = machine.step(group_id, member_id, epoch, call.client_id, call.client_host, now_ms)
+    if step is not None:
+        return step
+    return machine.consumer_group_heartbeat(consumer_heartbeats.idle_request(group_id, member_id, epoch), call, now_ms)
+
+
+def _pack_idle_heartbeat(call: PackedCall[tuple[str, str, int]], response: Any) -> bytes:
+    if isinstance(response, Stepped):
+        _, member_id, _ = call.request
+        return consumer_heartbeats.pack_still_there(
+            call.correlation_id, member_id, response.epoch, response.interval_ms
+        )
+    return _pack_consumer_heartbeat(call, response)
 
 
 def _may_see(broker: BrokerContext, caller: Caller) -> Callable[[str], bool] | None:

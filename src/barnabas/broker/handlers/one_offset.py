@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from barnabas.broker.serving.caller import Caller
     from barnabas.machines.groups.coordinator import GroupCoordinator
     from barnabas.machines.groups.table import GroupOutcome
+    from barnabas.machines.outcome import OneRecord
     from barnabas.net.reply import Answer, Parked
 
 
@@ -44,7 +45,7 @@ def commit_one(
     return call.result()
 
 
-def _decide(machine: GroupCoordinator, call: PackedCall[OneOffset], now_ms: int) -> GroupOutcome:
+def _decide(machine: GroupCoordinator, call: PackedCall[OneOffset], now_ms: int) -> GroupOutcome | OneRecord:
     return machine.commit_one(call.request, call, now_ms)
 
 

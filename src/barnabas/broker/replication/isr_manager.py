@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+MOST_AT_ONCE: Final = 5_000
+"""Partitions that are looked at in one turn of the event loop and named in one request: it has a limit of elements."""
 _LOGGED_ONE_BY_ONE: Final = 10
 """With more changes than this in one request, each is logged at DEBUG."""
 _BATCHING_SECONDS: Final = 0.01
@@ -116,7 +118,7 @@ class IsrManager:
             if loop.time() >= next_check:
                 due = dict.fromkeys(self._replicas.all())
             try:
-                await self._propose([each for each in due if self._replicas.get(*each.tp) is each], lag_ms / 1000)
+                await self._propose(list(due), lag_ms / 1000)
             except BarnabasError as error:
                 logger.log(
                     logging.INFO if pause == _RETRY_SECONDS else logging.DEBUG,
@@ -127,11 +129,22 @@ class IsrManager:
                 logger.exception("The check of in-sync replicas failed. It is tried again.")
             pause = min(2 * pause, _LONGEST_RETRY_SECONDS) if self._undecided else _RETRY_SECONDS
 
-    async def _propose(self, partitions: Iterable[LeaderPartition], max_lag: float) -> None:
-        """Propose every change that is due, in one request."""
-        wanted = self._due_changes(partitions, max_lag)
-        if not wanted:
-            return
+    async def _propose(self, partitions: Sequence[LeaderPartition], max_lag: float) -> None:
+        """Propose every change that is due."""
+        self._undecided = dict.fromkeys(partitions)
+        for start in range(0, len(partitions), MOST_AT_ONCE):
+            some = partitions[start : start + MOST_AT_ONCE]
+            here = [each for each in some if self._replicas.get(*each.tp) is each]
+            if wanted := self._due_changes(here, max_lag):
+                await self._ask(wanted)
+            undecided = {partition for partition, _ in wanted if partition.leader.is_proposed}
+            for partition in some:
+                if partition not in undecided:
+                    del self._undecided[partition]
+            await asyncio.sleep(0)
+
+    async def _ask(self, wanted: Sequence[tuple[LeaderPartition, tuple[int, ...]]]) -> None:
+        """Propose changes in one request."""
         proposals = []
         for partition, isr in wanted:
             leader = partition.leader
@@ -151,7 +164,6 @@ class IsrManager:
             self._take(wanted, await self._authority.alter_isr(proposals))
         finally:
             self._proposed.difference_update(partition for partition, _ in wanted)
-            self._undecided = {partition: None for partition, _ in wanted if partition.leader.is_proposed}
 
     def _take(
         self, wanted: Sequence[tuple[LeaderPartition, tuple[int, ...]]], decisions: Iterable[IsrDecision | ApiError]

@@ -68,6 +68,7 @@ class GroupCoordinator:
         self.consumer_group_heartbeat = self._consumer.heartbeat
         """A classic group becomes a consumer group by it, where that is allowed."""
         self.still_there = self._consumer.still_there
+        self.step = self._consumer.step
         self._share = ShareRules(table)
         self.shares = self._share.offsets
         """The states of share groups' partitions."""
@@ -250,10 +251,7 @@ class GroupCoordinator:
     def replay(self, record: CoordinatorRecord | PackedRecord) -> None:
         """A record was stored."""
         if isinstance(record, PackedRecord):
-            members, after = record.group.members, record.after
-            if members.get(after.member_id) is record.before:
-                members[after.member_id] = after
-            else:
+            if not record.take():
                 self.replay_bytes(*record.pair, NO_PRODUCER_ID)
             return
         key = record.key

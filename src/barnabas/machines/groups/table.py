@@ -52,6 +52,14 @@ class PackedRecord(NamedTuple):
     """The member as it was when this was decided; if it is another by now, what was packed is read."""
     after: Member
 
+    def take(self) -> bool:
+        """Replay it; False, with nothing done, if the member is another by now."""
+        members, after = self.group.members, self.after
+        if members.get(after.member_id) is not self.before:
+            return False
+        members[after.member_id] = after
+        return True
+
 
 class Group(Protocol):
     """What is asked of a group whatever its kind."""

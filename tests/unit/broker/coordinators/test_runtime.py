@@ -44,6 +44,12 @@ if TYPE_CHECKING:
     from barnabas.machines.outcome import CoordinatorOutcome
 
 
+@pytest.fixture(autouse=True, params=[False, True], ids=["outcomes", "one record"])
+def decided_as(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What holds for all decisions holds for those of one record, which have a shorter way."""
+    monkeypatch.setattr(Counters, "one_record", request.param)
+
+
 async def test_what_was_decided_survives_the_machine(tmp_path: Path) -> None:
     async with running_parts(tmp_path) as broker:
         runtime = counters(broker)

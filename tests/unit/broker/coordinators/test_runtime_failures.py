@@ -47,6 +47,12 @@ if TYPE_CHECKING:
     from barnabas.storage.log.log import Log
 
 
+@pytest.fixture(autouse=True, params=[False, True], ids=["outcomes", "one record"])
+def decided_as(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What holds for all decisions holds for those of one record, which have a shorter way."""
+    monkeypatch.setattr(Counters, "one_record", request.param)
+
+
 async def test_a_lost_partition_answers_whoever_waits(tmp_path: Path) -> None:
     async with running_parts(tmp_path) as broker:
         runtime = counters(broker)

@@ -51,7 +51,7 @@ from barnabas.machines.groups.consumer.states import MemberState
 from barnabas.machines.groups.migration.classic_members import ClassicMembers
 from barnabas.machines.groups.migration.conversion import Conversion
 from barnabas.machines.groups.table import PackedRecord, TimerKey
-from barnabas.machines.outcome import Draft, Outcome, Timer, as_before
+from barnabas.machines.outcome import Draft, OneRecord, Outcome, Timer, as_before
 from barnabas.model.errors import ApiError, GroupIdNotFound
 from barnabas.model.ids import LONGEST_REMEMBERED
 from barnabas.protocol.coordinator_records import (
@@ -99,6 +99,13 @@ class StillThere(NamedTuple):
     """After which the next heartbeat is expected."""
 
 
+class Stepped(NamedTuple):
+    """The answer to a heartbeat of a member that has stepped into another epoch, and keeps what it has."""
+
+    epoch: int
+    interval_ms: int
+
+
 class ConsumerRules:
     """Decides for the consumer groups of one coordinator."""
 
@@ -136,18 +143,39 @@ class ConsumerRules:
             or not JOIN_EPOCH < epoch == group.epoch == group.assignment_epoch
             or (member := group.members.get(member_id)) is None
             or not member.is_reconciled_to(epoch)
-            or not group.metadata_current
-            or group.regexes
-            or member.instance_id is not None
-            or member.classic is not None
-            or member.client_id != client_id
-            or member.client_host != client_host
-            or member_id.isspace()
+            or not _is_plain(group, member, client_id, client_host)
         ):
             return None
         settings = self._table.settings_of(group_id)
         return StillThere(
             _session(group, member), settings.consumer_session_timeout_ms, settings.consumer_heartbeat_interval_ms
+        )
+
+    def step(
+        self, group_id: str, member_id: str, epoch: int, client_id: str, client_host: str, now_ms: int
+    ) -> OneRecord | None:
+        """What `heartbeat` decides about a member that says nothing new, keeps what it has, and steps into an epoch.
+
+        None for others. Tests hold the two equal.
+        """
+        group = self._table.groups.get(group_id)
+        if (
+            not isinstance(group, ConsumerGroup)
+            or group.epoch != group.assignment_epoch
+            or (member := group.members.get(member_id)) is None
+            or not JOIN_EPOCH < epoch == member.epoch
+            or member.is_reconciled_to(group.epoch)
+            or not _is_plain(group, member, client_id, client_host)
+            or (after := self._rebalance.keeps_all(group, member)) is None
+        ):
+            return None
+        settings, record = self._table.settings_of(group_id), _kept(group, member, after)
+        return OneRecord(
+            record.pair,
+            record,
+            PackedRecord.take,
+            Stepped(after.epoch, settings.consumer_heartbeat_interval_ms),
+            Timer(_session(group, member), now_ms + settings.consumer_session_timeout_ms),
         )
 
     def _stay(
@@ -405,6 +433,19 @@ def _kept(group: ConsumerGroup, before: Member, after: Member) -> PackedRecord:
     assigned = after.assigned
     assert isinstance(assigned, StoredAssignment)  # as that of each member whose records were replayed
     return PackedRecord(kept_record(group.group_id, after, assigned), group, before, after)
+
+
+def _is_plain(group: ConsumerGroup, member: Member, client_id: str, client_host: str) -> bool:
+    """Whether nothing has to be looked at in a heartbeat of the member, from this client, that says nothing new."""
+    return (
+        group.metadata_current
+        and not group.regexes
+        and member.instance_id is None
+        and member.classic is None
+        and member.client_id == client_id
+        and member.client_host == client_host
+        and not member.member_id.isspace()
+    )
 
 
 def _session(group: ConsumerGroup, member: Member) -> TimerKey:

@@ -24,9 +24,10 @@ from barnabas.machines.groups.classic.states import ClassicGroupState
 from barnabas.machines.groups.offsets.expiry import OffsetExpiry
 from barnabas.machines.groups.offsets.table import NO_PRODUCER, OffsetTable
 from barnabas.machines.groups.table import TimerKey
-from barnabas.machines.outcome import Outcome, Timer, as_before
+from barnabas.machines.outcome import OneRecord, Outcome, Timer, as_before
 from barnabas.model.errors import ApiError, ErrorCode, GroupIdNotFound, IllegalGeneration, StaleMemberEpoch
 from barnabas.protocol.coordinator_records import CoordinatorRecord, OffsetCommitKey, OffsetCommitValue
+from barnabas.protocol.coordinator_records.offset_commit import encode_key, encode_value
 from barnabas.protocol.messages.groups.offset_commit import (
     NO_RETENTION,
     OffsetCommitResponse,
@@ -90,11 +91,11 @@ class OffsetRules:
         return Outcome(
             changes=tuple(changes),
             replies=((asker, OffsetCommitResponse(topics=tuple(topics))),),
-            timers=_session(group, request.member_id, now_ms),
+            timers=() if (timer := _session(group, request.member_id, now_ms)) is None else (timer,),
             otherwise=as_before,
         )
 
-    def commit_one(self, one: OneOffset, asker: Asker[ErrorCode], now_ms: int) -> GroupOutcome:
+    def commit_one(self, one: OneOffset, asker: Asker[ErrorCode], now_ms: int) -> GroupOutcome | OneRecord:
         """What `commit` decides about one offset without metadata; the answer is the result alone."""
         group_id, epoch, member_id, instance_id, topic_id, topic, partition, offset, leader_epoch = one
         group = self._table.groups.get(group_id)
@@ -107,12 +108,14 @@ class OffsetRules:
                 raise _no_group(group_id, member_id, asker.version)
         except ApiError as error:
             return Outcome(replies=((asker, error.code),))
+        key = OffsetCommitKey(group_id, topic, partition)
         value = OffsetCommitValue(offset, leader_epoch, "", now_ms, -1, topic_id)
-        return Outcome(
-            changes=(CoordinatorRecord(OffsetCommitKey(group_id, topic, partition), value),),
-            replies=((asker, ErrorCode.none),),
-            timers=_session(group, member_id, now_ms),
-            otherwise=as_before,
+        return OneRecord(
+            (encode_key(key), encode_value(*value)),
+            CoordinatorRecord(key, value),
+            self.replay,
+            ErrorCode.none,
+            _session(group, member_id, now_ms),
         )
 
     def _records(
@@ -337,12 +340,12 @@ def _refused(topics: Iterable[OffsetCommitRequestTopic], code: ErrorCode) -> tup
     )
 
 
-def _session(group: Group | None, member_id: str, now_ms: int) -> tuple[Timer, ...]:
+def _session(group: Group | None, member_id: str, now_ms: int) -> Timer | None:
     """A commit is a sign of life of a member of a classic group."""
     if isinstance(group, ClassicGroup) and group.state in WITH_SESSIONS:
         member = group.members[member_id]
-        return (Timer(TimerKey(SESSION_TIMER, group.group_id, member_id), now_ms + member.session_timeout_ms),)
-    return ()
+        return Timer(TimerKey(SESSION_TIMER, group.group_id, member_id), now_ms + member.session_timeout_ms)
+    return None
 
 
 class GroupOffsets(NamedTuple):

@@ -395,3 +395,27 @@ def test_only_a_member_that_is_where_it_is_to_be_and_says_nothing_new_is_still_t
     assert not is_there(host="/10.0.0.2")
     coordinator.set_topics({"orders": 4})
     assert not is_there(), "its topics have to be compared"
+
+
+def test_only_a_member_that_keeps_what_it_has_and_says_nothing_new_steps() -> None:
+    coordinator, client = Coordinator({"orders": 1}), Client()
+    epoch = coordinator.heartbeat().member_epoch
+    coordinator.heartbeat(epoch=epoch)
+
+    def steps(member: str = "m1", epoch: int = epoch, name: str = client.client_id, host: str = "/10.0.0.1") -> bool:
+        return coordinator.rules.step(GROUP, member, epoch, name, host, coordinator.now_ms) is not None
+
+    assert not steps(), "it is where it is to be"
+    coordinator.heartbeat(member_id="m2")
+    assert steps()
+    assert not steps(member="m3")
+    assert not steps(epoch=epoch - 1)
+    assert not steps(epoch=epoch + 1)
+    assert not steps(name="another client")
+    assert not steps(host="/10.0.0.2")
+    coordinator.heartbeat(epoch=epoch)
+    assert coordinator.stepped == 1
+    assert not steps()
+    coordinator.heartbeat(member_id="m2", epoch=-1)
+    coordinator.set_topics({"orders": 4})
+    assert not steps(epoch=coordinator.group.member("m1").epoch), "its topics have to be compared"
