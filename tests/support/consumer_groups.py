@@ -150,8 +150,8 @@ class Coordinator:
         is_short = isinstance(group, ConsumerGroup) and unchanged_member(group, asked, client) is not None
         idle = asked.group_id, asked.member_id, asked.member_epoch
         there = self.rules.still_there(*idle, client.client_id, client.client_host)
-        outcome = self.rules.consumer_group_heartbeat(asked, client, self.now_ms)
         step = self.rules.step(*idle, client.client_id, client.client_host, self.now_ms)
+        outcome = self.rules.consumer_group_heartbeat(asked, client, self.now_ms)
         if asked == idle_request(*idle):
             assert there is None or step is None
             if there is not None:

@@ -207,12 +207,15 @@ class Interruptions:
 
     def _notice(self, number: int, frame: FrameType | None) -> None:
         self._number = number
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
         self._undo.close()
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         self._undo.callback(signal.signal, signal.SIGTERM, before)
-        if number == signal.SIGHUP:  # a terminal that is closed sends it twice: the shell does, and then the system
-            before = signal.signal(number, lambda *_: None)  # brokers would inherit that it is ignored
-            self._undo.callback(signal.signal, number, before)
+        # A terminal that is closed sends SIGHUP twice, the shell and then the system; maybe after somebody's Ctrl-C.
+        if (hung_up := signal.getsignal(signal.SIGHUP)) is not signal.SIG_IGN:
+            signal.signal(signal.SIGHUP, lambda *_: None)  # brokers would inherit that it is ignored
+            self._undo.callback(signal.signal, signal.SIGHUP, hung_up)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
         with suppress(OSError):  # the terminal is closed
             os.write(STDERR, b"The restart ends after the broker at hand.\n")
 

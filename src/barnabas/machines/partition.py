@@ -274,9 +274,9 @@ class PartitionLeader:
         return tuple(self._epochs.get(replica, NO_BROKER_EPOCH) for replica in isr)
 
     @property
-    def is_proposed(self) -> bool:
-        """Whether an ISR was proposed of which it is not known what became."""
-        return self._is_proposed
+    def is_undecided(self) -> bool:
+        """Whether an ISR was proposed of which it is not known what became: the last one, or one before it."""
+        return self._is_proposed or self._doubtful
 
     def propose(self, replicas: Collection[int]) -> None:
         """Propose this ISR: replicas that join count from now on, replicas that leave until the controller agrees."""

@@ -139,11 +139,13 @@ def test_a_restart_that_is_interrupted_leaves_no_broker_stopped(brokers: Brokers
     assert signal.getsignal(number) is before
 
 
-def test_a_terminal_that_is_closed_tells_it_twice(brokers: Brokers) -> None:
+@pytest.mark.parametrize("first", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
+def test_a_terminal_that_is_closed_tells_it_twice(brokers: Brokers, first: signal.Signals) -> None:
     """The shell does, and then the system: the second signal killed the restart, and the broker at hand was down."""
 
     def roll(_: object, restart: Callable[[int], None], *__: Any, given_up: Callable[[], bool], **___: Any) -> None:
         def close_terminal(_: str) -> None:
+            os.kill(os.getpid(), first)
             os.kill(os.getpid(), signal.SIGHUP)
             os.kill(os.getpid(), signal.SIGHUP)
 
@@ -153,7 +155,7 @@ def test_a_terminal_that_is_closed_tells_it_twice(brokers: Brokers) -> None:
         assert given_up()
 
     before = signal.getsignal(signal.SIGHUP)
-    assert brokers.restart(roll).exit_code == 128 + signal.SIGHUP
+    assert brokers.restart(roll).exit_code == 128 + first
     assert signal.getsignal(signal.SIGHUP) is before
 
 

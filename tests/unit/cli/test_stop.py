@@ -290,5 +290,6 @@ def test_a_broker_of_which_there_can_be_no_handle_is_not_told_to_stop(
     (tmp_path / "barnabas.pid").write_text(str(child.pid))
     with pytest.raises(RuntimeError):
         service.stop_or_kill(tmp_path, 60)
-    assert child.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        child.wait(0.5)
     assert service.is_running(tmp_path)

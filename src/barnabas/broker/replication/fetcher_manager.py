@@ -87,6 +87,10 @@ class FetcherManager:
         """Which of them fetches a partition."""
         self._of_leader: Counter[int] = Counter()
         """How many fetchers a leader has."""
+        self._step = 0
+        """num.replica.fetchers as `_with_room` has it."""
+        self._with_room: dict[tuple[int, int], int] = {}
+        """By leader and the fetcher that a name stands for: the first of its fetchers that may have room."""
         self._unreachable: dict[FollowerPartition, None] = {}
         """Followed partitions whose leader was not known to be up."""
         self._stopping = TaskSet()
@@ -128,10 +132,21 @@ class FetcherManager:
         The same after every start, and partitions of one topic are shared out evenly.
         """
         step = self._context.settings.number("num.replica.fetchers")
-        number = (crc32(follower.tp.topic.encode()) + follower.tp.partition) % step
+        if step != self._step:
+            self._step, self._with_room = step, {}
+        named = (crc32(follower.tp.topic.encode()) + follower.tp.partition) % step
+        place = follower.leader_id, named
+        number = self._with_room.get(place, named)
         while (found := self._fetchers.get((follower.leader_id, number))) is not None and len(found) >= MOST_PARTITIONS:
             number += step
+        self._with_room[place] = number
         return follower.leader_id, number
+
+    def _note_room(self, key: tuple[int, int]) -> None:
+        """A fetcher has room again, or is no more."""
+        leader_id, number = key
+        place = leader_id, number % max(1, self._step)
+        self._with_room[place] = min(number, self._with_room.get(place, number))
 
     def _share(self, leader_id: int) -> float:
         """The part of replica.fetch.response.max.bytes that each fetcher of a leader may be answered with."""
@@ -145,6 +160,7 @@ class FetcherManager:
         fetcher = None if key is None else self._fetchers.get(key)
         if key is not None and fetcher is not None:
             fetcher.remove(follower)
+            self._note_room(key)
             if not len(fetcher):
                 self._end(key, fetcher)
 
@@ -167,5 +183,6 @@ class FetcherManager:
 
     def _end(self, key: tuple[int, int], fetcher: ReplicaFetcher) -> None:
         del self._fetchers[key]
+        self._note_room(key)
         self._of_leader[key[0]] -= 1
         self._stopping.spawn(fetcher.stop())

@@ -135,13 +135,17 @@ class IsrManager:
         for start in range(0, len(partitions), MOST_AT_ONCE):
             some = partitions[start : start + MOST_AT_ONCE]
             here = [each for each in some if self._replicas.get(*each.tp) is each]
-            if wanted := self._due_changes(here, max_lag):
+            wanted = self._due_changes(here, max_lag)
+            asked = {partition for partition, _ in wanted}
+            self._decided(partition for partition in some if partition not in asked)
+            if wanted:
                 await self._ask(wanted)
-            undecided = {partition for partition, _ in wanted if partition.leader.is_proposed}
-            for partition in some:
-                if partition not in undecided:
-                    del self._undecided[partition]
+                self._decided(partition for partition in asked if not partition.leader.is_undecided)
             await asyncio.sleep(0)
+
+    def _decided(self, partitions: Iterable[LeaderPartition]) -> None:
+        for partition in partitions:
+            del self._undecided[partition]
 
     async def _ask(self, wanted: Sequence[tuple[LeaderPartition, tuple[int, ...]]]) -> None:
         """Propose changes in one request."""

@@ -125,6 +125,16 @@ async def tell_story(broker: BrokerContext, ask: Callable[[BrokerContext, Asked]
         epoch = joined.member_epoch
         assert (await say(ApiKey.CONSUMER_GROUP_HEARTBEAT, version, **beat, member_epoch=epoch)).assignment is None
         await say(ApiKey.CONSUMER_GROUP_HEARTBEAT, version, **beat, member_epoch=epoch + 1)
+        await say(
+            ApiKey.CONSUMER_GROUP_HEARTBEAT,
+            version,
+            **{**beat, "member_id": "another", "topic_partitions": []},
+            member_epoch=0,
+            rebalance_timeout=10_000,
+            subscribed_topic_names=["elsewhere"],
+        )
+        stepped = await say(ApiKey.CONSUMER_GROUP_HEARTBEAT, version, **beat, member_epoch=epoch)
+        assert (stepped.member_epoch, stepped.assignment) == (epoch + 1, None)
         await say(ApiKey.CONSUMER_GROUP_HEARTBEAT, version, **beat, member_epoch=-1)
     return told
 
@@ -143,7 +153,7 @@ async def test_members_are_answered_as_by_messages(tmp_path: Path, monkeypatch: 
     for name, ask in (("frames", in_frames), ("messages", in_messages)):
         numbers = ids()
         monkeypatch.setattr("barnabas.broker.coordinators.groups._new_id", lambda numbers=numbers: next(numbers))
-        async with coordinating(tmp_path / name) as broker:
+        async with coordinating(tmp_path / name, **{"group.consumer.assignment.interval.ms": "0"}) as broker:
             topic_id = broker.metadata.image.topics["t"].topic_id.bytes
             stories.append([each.replace(topic_id, bytes(16)) for each in await tell_story(broker, ask)])
     assert stories[0] == stories[1]

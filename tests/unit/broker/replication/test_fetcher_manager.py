@@ -20,6 +20,8 @@ class Fetcher:
     """Has one partition, and takes its time to stop."""
 
     made: list[Fetcher]
+    looks = 0
+    """How often somebody asked any of them how many partitions it has."""
 
     def __init__(self, _leader: int, _channel: object, _context: object, share: Callable[[], float]) -> None:
         self.made.append(self)
@@ -28,6 +30,7 @@ class Fetcher:
         self.has_stopped = False
 
     def __len__(self) -> int:
+        Fetcher.looks += 1
         return len(self.followers)
 
     def add(self, follower: object) -> None:
@@ -47,7 +50,7 @@ class Fetcher:
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Fetcher]:
     """The fetchers that were made."""
-    Fetcher.made = []
+    Fetcher.made, Fetcher.looks = [], 0
     monkeypatch.setattr(fetcher, "ReplicaFetcher", Fetcher)
     return Fetcher.made
 
@@ -92,6 +95,23 @@ async def test_what_a_fetcher_fetches_is_bounded(made: list[Fetcher]) -> None:
     assert [len(each) for each in made] == [MOST_PARTITIONS, MOST_PARTITIONS, 1]
     fetchers.follow(follower_of(3))
     assert [len(each) for each in made] == [MOST_PARTITIONS, MOST_PARTITIONS, 1, 1]
+    await fetchers.stop()
+
+
+async def test_full_fetchers_are_not_looked_at_for_each_partition(made: list[Fetcher]) -> None:
+    """With 33,000 partitions of a leader each looked at some seventy of them."""
+    fetchers, followers = manager(), [follower_of(2) for _ in range(20 * MOST_PARTITIONS)]
+    for follower in followers:
+        fetchers.follow(follower)
+    assert Fetcher.looks < 1.1 * len(followers)
+    assert [len(each) for each in made] == [MOST_PARTITIONS] * 20
+    for follower in followers[3 * MOST_PARTITIONS : 4 * MOST_PARTITIONS] + followers[:1]:
+        fetchers.unfollow(follower)
+    for _ in range(MOST_PARTITIONS + 2):
+        fetchers.follow(follower_of(2))
+    assert [len(each) for each in made if not each.has_stopped] == [MOST_PARTITIONS] * 3 + [0] + [
+        MOST_PARTITIONS
+    ] * 17 + [1]
     await fetchers.stop()
 
 

@@ -17,7 +17,7 @@ from kio.static.primitive import i32, i64
 from barnabas.broker.replication import isr_manager
 from barnabas.broker.replication.isr_manager import IsrDecision, IsrManager
 from barnabas.machines.partition import PartitionLeader
-from barnabas.model.errors import ApiError, InvalidUpdateVersion, NotController, RequestTimedOut
+from barnabas.model.errors import ApiError, IneligibleReplica, InvalidUpdateVersion, NotController, RequestTimedOut
 from barnabas.model.ids import TopicPartition
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.wire.codec import decoder
@@ -34,9 +34,10 @@ SECONDS: Final = 5.0
 class Controller:
     """Answers each request with the next of its answers, and decides as proposed when it has no more of them."""
 
-    def __init__(self, *answers: ApiError) -> None:
+    def __init__(self, *answers: ApiError, raises: int = 1_000) -> None:
+        """So many of the answers are raised, as by a controller that could not be asked; the others refuse."""
         self.answers = [*answers]
-        self.raises = True
+        self.raises = raises
         self.asked = 0
         self.most = 0
         """The most partitions that a request named."""
@@ -47,7 +48,8 @@ class Controller:
         if not self.answers:
             return [IsrDecision(each.isr, each.partition_epoch + 1) for each in proposals]
         answer = self.answers.pop(0)
-        if self.raises:
+        self.raises -= 1
+        if self.raises >= 0:
             raise answer
         return [answer for _ in proposals]
 
@@ -99,10 +101,17 @@ async def test_what_could_not_be_asked_for_is_asked_for_again_soon(error: ApiErr
 
 @pytest.mark.parametrize("error", [NotController("it knows less"), InvalidUpdateVersion("it knows more")])
 async def test_a_proposal_in_doubt_is_made_again_soon(error: ApiError) -> None:
-    controller = Controller(error, error)
-    controller.raises = False
+    controller = Controller(error, error, raises=0)
     partition = await grow(controller)
     assert partition.leader.isr == {1, 2}
+    assert controller.asked == 3
+
+
+async def test_a_doubt_that_outlives_a_refusal_is_ended_soon() -> None:
+    """The first proposal may be in force: its replica counts until the controller has said which ISR is."""
+    controller = Controller(RequestTimedOut("no answer"), IneligibleReplica("it registered again"), raises=1)
+    partition = await grow(controller)
+    assert partition.leader.isr == partition.leader.maximal_isr == {1}
     assert controller.asked == 3
 
 

@@ -417,5 +417,9 @@ def test_only_a_member_that_keeps_what_it_has_and_says_nothing_new_steps() -> No
     assert coordinator.stepped == 1
     assert not steps()
     coordinator.heartbeat(member_id="m2", epoch=-1)
+    behind = coordinator.group.member("m1").epoch
+    assert not steps(epoch=behind), "there is no target assignment yet"
+    coordinator.heartbeat(member_id="m3")
+    assert steps(epoch=behind)
     coordinator.set_topics({"orders": 4})
-    assert not steps(epoch=coordinator.group.member("m1").epoch), "its topics have to be compared"
+    assert not steps(epoch=behind), "its topics have to be compared"
