@@ -106,10 +106,9 @@ class CheckpointWriter:
             self.write(store)
             return
         with self._lock:
-            logs = list(store.logs.values())
             for name, offset_of in _OFFSETS.items():
                 if self._written.get((store.path, name), {}).get(tp, 0) > (offset_of(log) or 0):
-                    self._write(store, name, logs)
+                    self._write(store, name, list(store.logs.values()))  # here: each log is asked after a crash
 
     def write_cleaned(self, store: LogDirectory) -> None:
         """Write up to where the logs of a directory are clean. Waits for the disk."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 from unittest.mock import Mock
 
 import pytest
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from barnabas.model.log_config import LogConfig
+    from barnabas.storage.log.log import Log
     from barnabas.storage.manager import LogManager
 
 
@@ -165,6 +166,26 @@ def test_a_cut_lowers_what_the_checkpoints_say_before_anything_else(
         for name in ("recovery-point", "log-start", "replication", "cleaner")
     ]
     assert list(map(int, said)) == ([6, 4, 6, 6] if cut == 6 else [0, 2, 0, 0])
+
+
+class Unasked(dict[TopicPartition, "Log"]):
+    """The logs of a directory, none of which is looked at but by its name."""
+
+    def values(self) -> NoReturn:
+        raise AssertionError("somebody looks at all logs")
+
+
+def test_a_log_that_has_lost_nothing_is_not_held_against_all_others(start: Callable[..., LogManager]) -> None:
+    """After a crash each log is asked: with 40,000 of them a start spent half of its 12 s on that."""
+    manager = start()
+    log = manager.create(TP, TOPIC_ID, CONFIG)
+    append(log, batch(2))
+    log.flush()
+    manager.checkpoint()
+    log.store.logs = Unasked(log.store.logs)
+    manager._checkpoints.lower(log)
+    with pytest.raises(AssertionError, match="all logs"):
+        manager.checkpoint()
 
 
 def test_what_a_crash_has_cut_is_not_said_to_be_committed_any_more(
