@@ -227,6 +227,7 @@ class LoginsRow(SecuredRow):
                 Kind.THROUGHPUT,
                 Better.HIGHER,
                 caption="logins beside that client",
+                detail=True,  # they run where a core is idle alone, which says nothing of their rate
             ),
         )
 
