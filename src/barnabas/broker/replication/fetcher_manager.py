@@ -146,7 +146,8 @@ class FetcherManager:
         """A fetcher has room again, or is no more."""
         leader_id, number = key
         place = leader_id, number % max(1, self._step)
-        self._with_room[place] = min(number, self._with_room.get(place, number))
+        if number < self._with_room.get(place, 0):
+            self._with_room[place] = number
 
     def _share(self, leader_id: int) -> float:
         """The part of replica.fetch.response.max.bytes that each fetcher of a leader may be answered with."""

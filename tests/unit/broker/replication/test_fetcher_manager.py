@@ -60,10 +60,13 @@ def follower_of(leader_id: int, partition: int = 0) -> Any:
     return Mock(leader_id=leader_id, tp=TopicPartition("orders", partition))
 
 
-def manager(fetchers: int = 1) -> FetcherManager:
-    """With so many fetchers for each leader."""
+def manager(fetchers: int | Mock = 1) -> FetcherManager:
+    """With so many fetchers for each leader, or as many as somebody says when he is asked."""
     context: Any = Mock()
-    context.settings.number.return_value = fetchers
+    if isinstance(fetchers, Mock):
+        context.settings.number = fetchers
+    else:
+        context.settings.number.return_value = fetchers
     return FetcherManager(Mock(), Mock(), context)
 
 
@@ -112,6 +115,26 @@ async def test_full_fetchers_are_not_looked_at_for_each_partition(made: list[Fet
     assert [len(each) for each in made if not each.has_stopped] == [MOST_PARTITIONS] * 3 + [0] + [
         MOST_PARTITIONS
     ] * 17 + [1]
+    await fetchers.stop()
+
+
+async def test_the_first_fetcher_with_room_is_taken_also_after_their_number_was_changed(made: list[Fetcher]) -> None:
+    """One that had lost a partition was taken for the first."""
+    settings = Mock()
+    settings.number.return_value = 1
+    fetchers, followers = manager(settings.number), [follower_of(2) for _ in range(2 * MOST_PARTITIONS)]
+    for follower in followers:
+        fetchers.follow(follower)
+    settings.number.return_value = 2
+    fetchers.follow(follower_of(3))
+    fetchers.unfollow(followers[MOST_PARTITIONS])
+    fetchers.unfollow(followers[0])
+    fetchers.unfollow(followers[1])
+    settings.number.return_value = 1
+    fetchers.follow(follower_of(3))
+    fetchers.unfollow(followers[MOST_PARTITIONS + 1])
+    fetchers.follow(follower_of(2))
+    assert [len(each) for each in made[:2]] == [MOST_PARTITIONS - 1, MOST_PARTITIONS - 2]
     await fetchers.stop()
 
 
